@@ -27,6 +27,7 @@ from textsvm import as_estimator
 from textsvm.errors import InputError
 from textsvm.model.file import load, sealed
 from textsvm.model.trained import as_model
+from textsvm.sources import texts as texts_source
 
 SEEDS = Path(__file__).resolve().parent / "seeds" / "models"
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"]
@@ -158,6 +159,8 @@ def _decide(model: Any) -> None:
             ROWS[:, :width] if width <= 3 else csr_matrix(([1.0, 2.0], [0, width - 1], [0, 1, 2]), (2, width))
         )
     model.predict_proba(given) if trained.probabilities_by_default else model.predict(given)
+    if isinstance(given, list) and trained.estimator_name != "OnlineSVC" and trained.support.index:
+        textsvm.explain(trained, given)
 
 
 def _damaged(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
@@ -241,8 +244,11 @@ def _change_array(arrays: dict[str, Any], rng: np.random.Generator) -> str:
 def write_seeds() -> None:
     """Write a small model of every kind."""
     SEEDS.mkdir(parents=True, exist_ok=True)
+    least = texts_source.LEAST_INDEXED
     for name, (model, texts) in _models().items():
+        texts_source.LEAST_INDEXED = 0 if name.startswith("index") else least
         textsvm.save(model, SEEDS / f"{name}.textsvm", {"corpus": "fruit"}, texts)
+    texts_source.LEAST_INDEXED = least
 
 
 def _models() -> dict[str, tuple[Any, bool]]:
@@ -288,6 +294,11 @@ def _models() -> dict[str, tuple[Any, bool]]:
     made["default"] = SVC().fit(TEXTS * 3, THREE * 3), True
     made["weights_words"] = SVC(textsvm.Spectrum((1, 2), tokens="words")).fit(TEXTS, THREE), False
     weighing = {"fruit": 2.0, "cloth": 0.5}
+    mixed = textsvm.Sum(
+        [textsvm.Spectrum((1, 3), "log", idf=True, odds=True), textsvm.Spectrum((1, 2), "intersection")]
+    )
+    made["index"] = SVC(mixed).fit(TEXTS, THREE), True
+    made["index_words"] = SVC(textsvm.Spectrum((1, 2), tokens="words")).fit(TEXTS, LABELS), True
     made["class_weight"] = SVC(textsvm.Spectrum(2), class_weight=weighing).fit(TEXTS, LABELS), True
     days = np.array(["2024-02-29", "1600-01-01", "2024-02-29"] * 2, "datetime64[D]")
     made["dates"] = SVC(textsvm.Spectrum(2)).fit(TEXTS, days), True

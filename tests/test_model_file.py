@@ -234,18 +234,6 @@ def test_what_is_no_model_file(tmp_path, model):
                 read(tmp_path / name)
 
 
-def test_a_large_file_is_hashed_while_it_is_read(path, monkeypatch):
-    before = load(path).model_.record.digest
-    monkeypatch.setattr("textsvm.model.file.PARALLEL_BYTES", 0)
-    assert load(path).model_.record.digest == before
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(InputError, match="does not match its digest"):
-        load(path)
-    path.write_bytes(b"x" * 100)
-    with pytest.raises(InputError, match="not a textsvm model"):
-        load(path)
-
-
 def test_missing_file_folder_and_other_safetensors(tmp_path):
     with pytest.raises(InputError, match="not there"):
         load(tmp_path / "none")

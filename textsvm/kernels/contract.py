@@ -336,6 +336,7 @@ class Features:
     """
 
     has_weights: bool = False
+    has_index: bool = False  #: Whether the kernel has an inverted index (`index`)
     host_only: bool = False  #: Whether features are counted on the CPU only
     in_passes: bool = False  #: Whether a GPU counts them in passes, and keeps them in main memory if it must
     density: float = 1.0  #: Share of documents with a feature, relative to p-mers of texts, for predictions
@@ -419,6 +420,10 @@ class Features:
 
     def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> Weights:
         """Restore weights, and the state of the kernel, from `Weights.state`."""
+        raise NotImplementedError
+
+    def index(self, support: Documents, state: Arrays | None = None) -> Any:
+        """Inverted index of support vectors, or restored from `state`; None if some have no feature."""
         raise NotImplementedError
 
 

@@ -160,8 +160,8 @@ class Sparse:
     def _squares_of_blocks(self, ends: Ints, times: Ints32 | None = None) -> Floats:
         """Squared norm of each row in each block of features, shape (n, number of blocks)."""
         squares = np.zeros((len(self), len(ends)))
-        if self.by_numpy and times is None:
-            exact = np.square(self.values.astype(np.float64))
+        if self.by_numpy:
+            exact = np.square(self.values.astype(np.float64)) * (1 if times is None else times)
             squares.ravel()[:] = np.bincount(self._blocks(ends), exact, squares.size)
         else:
             arrays = (self.indptr, self.features, self.values, times, ends, squares)

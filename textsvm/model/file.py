@@ -10,7 +10,9 @@ The coefficients, shape (n_machines, n_sv), are the array "dual_coef", or the ar
 the support vectors of two classes. Neither form is compressed.
 
 Format 3 is for models without texts: a weight for each feature (`Weights`) replaces support vectors and
-coefficients. All other models have format 2.
+coefficients. Format 4 is for models of many symbols: predictions read an inverted index (`PmerIndex`) of the
+support vectors, whose texts are compressed. Its arrays are mapped: replace the file by renaming another, as
+`save` does, so that open maps stay valid. All other models have format 2.
 
 The header is the value "textsvm" of safetensors' metadata, and begins with "blake2b": the BLAKE2b hash (32
 bytes, hexadecimal) of the whole file with zeros in place of the hash. So any changed bit is detected,
@@ -21,17 +23,18 @@ write the digest.
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from hashlib import blake2b
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors import numpy as arrays_file
 
 from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
@@ -60,13 +63,12 @@ from textsvm.model.trained import Expansion, Record, TrainedModel, as_model, is_
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
-from textsvm.runtime.parallel import run
 from textsvm.runtime.plain_json import to_json, unambiguous_json
-from textsvm.sources.base import Source, Support, csr_of
+from textsvm.sources.base import INDEX, Source, Support, csr_of
 from textsvm.sources.copies import MOST_DIGESTS
 from textsvm.version import __version__
 
-FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
+FORMAT_VERSION, WITHOUT_TEXTS, MAPPED = 2, 3, 4
 #: Normal forms in files.
 _FORMS = {"unicode": "unicode 2"}
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
@@ -128,8 +130,9 @@ def save(model: object, path: str | os.PathLike[str], info: Json | None = None, 
         header["calibration"] = {"method": rule.method, "reject": rule.reject}
         arrays.update({_MAPS + name: array for name, array in rule.maps.items()})
         arrays.update({_CONFORMITY + name: array for name, array in rule.conformity.state().items()})
+    version = MAPPED if any(name.startswith(INDEX) for name in arrays) else FORMAT_VERSION
     header = {
-        "format_version": FORMAT_VERSION if support.weights is None else WITHOUT_TEXTS,
+        "format_version": version if support.weights is None else WITHOUT_TEXTS,
         "written_by": f"textsvm {__version__}",
         **header,
         "info": info or {},
@@ -319,10 +322,10 @@ def _build_online(header: Json, arrays: Arrays) -> TrainedModel:
 def _read(path: Path) -> Content:
     content = read_content(path)
     version = content.header["format_version"]
-    if type(version) is not int or version not in (FORMAT_VERSION, WITHOUT_TEXTS):
+    if type(version) is not int or version not in (FORMAT_VERSION, WITHOUT_TEXTS, MAPPED):
         raise InputError(
             f"{path} has model format {repr(version)[:40]}, and this is textsvm {__version__}, which reads "
-            f"formats {FORMAT_VERSION} and {WITHOUT_TEXTS}; train it again, or use the version that wrote it "
+            f"formats {FORMAT_VERSION} to {MAPPED}; train it again, or use the version that wrote it "
             f"({repr(content.header.get('written_by', 'unknown'))[:40]})"
         )
     return content
@@ -573,11 +576,15 @@ def read_kernel(header: Json, level: int = 0) -> Kernel:
 
 # The bytes of a file
 DIGEST = "blake2b"
-#: Bytes from which hashing and parsing in two threads are faster.
-PARALLEL_BYTES = 1 << 20
 _UNKNOWN = "0" * 64
 #: Start of the header in the file: a JSON string in a JSON string.
 _MARK = rb"{\"blake2b\": \""
+#: Most bytes of the header, as in safetensors, and bytes that are hashed at a time.
+_MOST_HEADER, _CHUNK = 100_000_000, 1 << 20
+#: Types of arrays in safetensors.
+_TYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * n}": f"<{kind}{n}" for kind in "iuf" for n in (1, 2, 4, 8)}
+
+_Places: TypeAlias = dict[str, tuple[str, tuple[int, ...], int]]
 
 
 class Content(NamedTuple):
@@ -597,22 +604,29 @@ def packed(header: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> byte
 
 def sealed(content: bytes) -> bytes:
     """The bytes of a model file with a correct digest; unchanged if the file has no digest."""
-    digest, start = _digest_of(content)
+    end = _end_of_head(content)
+    digest, start = _digest_of(content[:end], [memoryview(content)[end:]])
     return content[:start] + digest.encode() + content[start + len(digest) :] if start else content
 
 
 def read_content(path: Path) -> Content:
     """Read a model file and check its digest."""
-    content = _bytes_of(path)
-    try:
-        (digest, start), arrays = _digest_and_arrays(content)
-    except MemoryError as error:
-        raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
-    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
-        why = _reason(content, error)
-        raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
-    header = _header_of(path, content)
-    in_place = start > 0 and content[start : start + len(digest)] == digest.encode()
+    with os_errors(f"cannot read {path}"), _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(8)
+        head += file.read(min(_end_of_head(head), _MOST_HEADER) - 8)
+        try:
+            outer = unambiguous_json(head[8:])
+            places = _places(outer, size - len(head))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as error:
+            why = _reason(head, size, error)
+            raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
+        mapped = (header := _header_of(path, outer))["format_version"] == MAPPED
+        try:
+            (digest, start), arrays = _digest_and_arrays(file, head, places, mapped)
+        except MemoryError as error:
+            raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
+    in_place = start > 0 and head[start : start + len(digest)] == digest.encode()
     if not in_place or header.pop(DIGEST, None) != digest:
         raise InputError(
             f"{path} is damaged: its content does not match its digest; train it again, or take a copy of it"
@@ -625,53 +639,72 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:MAX_MESSAGE] or type(error).__name__
 
 
-def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], Arrays]:
-    """Results of `_digest_of` and safetensors for the bytes of a file; of a large file in parallel."""
-    results: dict[Any, Any] = {}
+def _end_of_head(content: bytes) -> int:
+    """Number of bytes before the data: the length of the JSON object, and the object."""
+    return 8 + int.from_bytes(content[:8], "little")
 
-    def work(function: Any) -> None:
-        results[function] = function(content)
 
-    functions = (_digest_of, arrays_file.load)
-    if len(content) < PARALLEL_BYTES:
-        for function in functions:
-            work(function)
+def _places(outer: Json, size: int) -> _Places:
+    """Type, shape and offset of each array of safetensors in `size` bytes of data; ValueError if damaged."""
+    places, end = {}, 0
+    entries = {name: entry for name, entry in outer.items() if name != "__metadata__"}
+    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+        dtype, shape = _TYPES[entry["dtype"]], tuple(map(as_count, entry["shape"]))
+        places[name] = dtype, shape, end
+        begin, end = end, end + np.dtype(dtype).itemsize * math.prod(shape)
+        if entry["data_offsets"] != [begin, end]:
+            raise ValueError(f"the bytes of {name} do not fit its shape")
+    if end != size:
+        raise ValueError(f"its arrays have {end:,} bytes, not {size:,}")
+    return places
+
+
+def _digest_and_arrays(
+    file: IO[bytes], head: bytes, places: _Places, mapped: bool
+) -> tuple[tuple[str, int], Arrays]:
+    """Result of `_digest_of` and the arrays of a file, mapped or read, given its position after the head."""
+    if mapped:  # hashed as a file, so that its pages do not count as memory of the process
+        digest = _digest_of(head, iter(lambda: file.read(_CHUNK), b""))
+        data: Array = memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))[len(head) :]
     else:
-        run(work, functions)
-    return results[_digest_of], results[arrays_file.load]
+        data = file.read()
+        digest = _digest_of(head, [data])
+    arrays = {
+        name: np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
+        for name, (dtype, shape, at) in places.items()
+    }
+    return digest, arrays if mapped else {name: array.copy() for name, array in arrays.items()}
 
 
-def _reason(content: bytes, error: Exception) -> str:
-    """Why safetensors could not read a file."""
-    if not content:
+def _reason(head: bytes, size: int, error: Exception) -> str:
+    """Why a file has no arrays of safetensors."""
+    if not size:
         return "it is empty"
-    if content[:1] == b"\x80" and content[-1:] == b".":  # loading a pickle would run its code
+    if head[:1] == b"\x80":  # loading a pickle would run its code
         return "it looks like a pickle; keep the model with textsvm.save"
-    if int.from_bytes(content[:8], "little") > len(content):
+    if _end_of_head(head) > size:
         return "it has no header; the model comes before the documents, as in `textsvm predict MODEL FILE`"
     return one_line(error)
 
 
-def _bytes_of(path: Path) -> bytes:
+def _opened(path: Path) -> IO[bytes]:
     if not os.path.isfile(path):
         if os.path.isdir(path):
             raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
         if os.path.exists(path):
             raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
         raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
-    with os_errors(f"cannot read {path}"):
-        # The bytes and the arrays are in memory together.
-        if (need := 2 * path.stat().st_size) > devices.SMALL:
-            free = devices.free_memory(devices.select("cpu"))
-            if need > free:
-                raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
-        return path.read_bytes()
+    # The bytes and the arrays are in memory together.
+    if (need := 2 * path.stat().st_size) > devices.SMALL:
+        free = devices.free_memory(devices.select("cpu"))
+        if need > free:
+            raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
+    return path.open("rb")
 
 
-def _header_of(path: Path, content: bytes) -> Json:
-    """The header, from bytes that safetensors could read."""
+def _header_of(path: Path, outer: Json) -> Json:
+    """The header, from the metadata of safetensors."""
     try:
-        outer = unambiguous_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
         header = unambiguous_json(outer["__metadata__"]["textsvm"])
         header["format_version"]
     except (KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
@@ -681,14 +714,15 @@ def _header_of(path: Path, content: bytes) -> Json:
     return header
 
 
-def _digest_of(content: bytes) -> tuple[str, int]:
-    """Digest of a file and its position in the file; ("", 0) if the file has no place for it."""
-    start = content.find(_MARK, 0, 8 + int.from_bytes(content[:8], "little"))
+def _digest_of(head: bytes, data: Iterable[bytes | memoryview]) -> tuple[str, int]:
+    """Digest of a file and its position in the head; ("", 0) if the file has no place for it."""
+    start = head.find(_MARK)
     if start < 0:
         return "", 0
     start += len(_MARK)
-    whole, hashed = memoryview(content), blake2b(digest_size=len(_UNKNOWN) // 2)
-    for part in (whole[:start], _UNKNOWN.encode(), whole[start + len(_UNKNOWN) :]):
+    hashed = blake2b(digest_size=len(_UNKNOWN) // 2)
+    hashed.update(head[:start] + _UNKNOWN.encode() + head[start + len(_UNKNOWN) :])
+    for part in data:
         hashed.update(part)
     return hashed.hexdigest(), start
 

@@ -18,17 +18,18 @@ import numpy as np
 from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.combined.rows import SumPredictor
 from textsvm.kernels.contract import Predictor, Weights, strip_prefix
 from textsvm.kernels.resolve import as_kernel
 from textsvm.kernels.spelling import spell
-from textsvm.linalg.factored import as_dense
+from textsvm.linalg.factored import as_dense, scipy_sparse
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 from textsvm.text.documents import View
 
-#: Prefixes of the names of saved arrays: the learnt state of a kernel, and weights of features.
-_STATE, _WEIGHTS = "kernel.", "weights."
+#: Prefixes of the names of saved arrays: the learnt state of a kernel, weights of features, and indexes.
+_STATE, _WEIGHTS, INDEX = "kernel.", "weights.", "index."
 #: Largest change by rounding of the value of a normalised kernel, in a model without texts.
 TOLERANCE = 1e-6
 
@@ -44,6 +45,8 @@ class Support:
     #: A weight for each feature in place of support vectors; `documents` are then empty and keep only the
     #: alphabets of the training texts.
     weights: Weights | None = None
+    #: An inverted index of the support vectors for each term of the kernel, if it saves time.
+    index: Sequence[Any] = ()
 
     @cached_property
     def views(self) -> tuple[View, ...]:
@@ -186,6 +189,11 @@ class KernelSource(Source):
         if support.weights is not None:
             return support.weights.predictor(device)
         assert support.kernel is not None
+        terms = support.kernel.structure.terms
+        if support.index and device.kind == "cpu" and not scipy_sparse(coef):
+            pairs = zip(terms, support.index, strict=True)
+            parts = [index.predictor(weight * coef, device) for (weight, _), index in pairs]
+            return SumPredictor(support.kernel, parts, device, np.ones(len(parts)).tolist())
         features = support.kernel.features
         if features is None or not features.has_weights:
             coef = as_dense(coef)

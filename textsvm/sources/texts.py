@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,19 +17,50 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
+from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
-from textsvm.sources.base import KernelSource, Source, Support, check_offsets
+from textsvm.sources.base import INDEX, KernelSource, Source, Support, check_offsets
 from textsvm.text.documents import Documents, MultiView, View
+from textsvm.text.encoding import code_type
 from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
+#: Symbols from which counting support vectors takes longer than reading an index: a second on two cores.
+LEAST_INDEXED = 1 << 24
+#: Most bytes of an index, predicted from a sample of as many symbols, and bytes of an entry.
+MOST_INDEX, SAMPLE, BYTES = 1 << 28, 1 << 20, 3
+#: Most compressed symbols per byte.
+MOST_TIMES = 1100
 
-def arrays_of(documents: Documents) -> Arrays:
+
+class PackedDocuments(Documents):
+    """Documents from a file that decompress their codes, of type `code_type`, when these are first read."""
+
+    def __getattr__(self, name: str) -> AnyArray:
+        if name != "codes":
+            raise AttributeError(name)
+        dtype, n = np.dtype(code_type(len(self.alphabet))), int(self.offsets[-1])
+        with suppress(zlib.error, ValueError):
+            data = zlib.decompressobj().decompress(vars(self)["packed"], n * dtype.itemsize + 1)
+            codes = np.frombuffer(data, dtype)
+            if len(codes) == n and codes.max(initial=0) < max(1, len(self.alphabet)):
+                return vars(self).setdefault("codes", codes)
+        raise InputError("its compressed texts are damaged; train the model again")
+
+
+def arrays_of(documents: Documents, compressed: bool = False) -> Arrays:
     """Arrays to save documents; tokens are concatenated in UTF-8."""
-    arrays = {"codes": documents.codes, "offsets": documents.offsets}
+    arrays: Arrays = {"offsets": documents.offsets}
+    if isinstance(documents, PackedDocuments):
+        arrays["packed"] = vars(documents)["packed"]
+    elif compressed:
+        codes = documents.codes.astype(code_type(len(documents.alphabet)))
+        arrays["packed"] = np.frombuffer(zlib.compress(codes), np.uint8)
+    else:
+        arrays["codes"] = documents.codes
     if not documents.of_tokens:
         return arrays | {"alphabet": documents.alphabet}
     tokens = [token.encode("utf-8", "surrogatepass") for token in documents.alphabet]
@@ -36,15 +69,24 @@ def arrays_of(documents: Documents) -> Arrays:
 
 
 def documents_from(arrays: Arrays, prefix: str, tokens: bool) -> Documents:
-    """Documents from saved arrays; every code and offset is checked."""
-    codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
-    if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
-        raise InputError("its symbol codes are not a row of small unsigned integers")
-    check_offsets(offsets, len(codes), "document")
+    """Documents from saved arrays; every code and offset is checked, compressed codes when they are read."""
+    offsets = arrays[prefix + "offsets"]
     if tokens:
         alphabet: AnyArray = _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
     else:
         alphabet = _character_alphabet(arrays[prefix + "alphabet"])
+    if prefix + "packed" in arrays:
+        check_offsets(offsets, int(offsets[-1]) if offsets.size else 0, "document")
+        packed, documents = arrays[prefix + "packed"], object.__new__(PackedDocuments)
+        if packed.ndim != 1 or packed.dtype != np.uint8 or offsets[-1] > MOST_TIMES * len(packed):
+            raise InputError("its compressed texts do not fit their lengths")
+        state = {"characters": None, "classes": None, "alphabet": alphabet}
+        vars(documents).update(state, packed=packed, offsets=offsets)
+        return documents
+    codes = arrays[prefix + "codes"]
+    if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
+        raise InputError("its symbol codes are not a row of small unsigned integers")
+    check_offsets(offsets, len(codes), "document")
     if len(codes) and codes.max() >= len(alphabet):
         raise InputError("it has symbols outside its alphabet")
     return Documents(codes, offsets, alphabet)
@@ -166,9 +208,12 @@ class TextSource(KernelSource):
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
         _require_bounds(kernel, support.documents)
-        arrays: Arrays = {}
+        support, arrays = self._indexed(support), dict[str, AnyArray]()
         for prefix, view in _prefixed(kernel.structure.views):
-            arrays |= {prefix + name: array for name, array in self._pack(support.documents.of(view)).items()}
+            own = self._pack(support.documents.of(view), bool(support.index))
+            arrays |= {prefix + name: array for name, array in own.items()}
+        for number, index in enumerate(support.index):
+            arrays |= {f"{INDEX}{number}.{name}": array for name, array in index.state().items()}
         return kernel.structure.as_dict(), arrays | self._learnt_state(support)
 
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
@@ -179,13 +224,36 @@ class TextSource(KernelSource):
             raise InputError("its support indices do not fit its support vectors")
         support = Support(indices, kernel, self._together(views))
         _require_bounds(kernel, support.documents)
-        return self._restore_learnt(support, arrays)
+        support, states = self._restore_learnt(support, arrays), strip_prefix(INDEX, arrays)
+        index = [
+            term.features.index(term.structure.read(support.documents), strip_prefix(f"{k}.", states))
+            for k, (_, term) in enumerate(kernel.structure.terms if states else ())
+        ]
+        return replace(support, index=index)
 
-    def _pack(self, documents: Any) -> Arrays:
+    def _indexed(self, support: Support) -> Support:
+        """Add an inverted index of the support vectors if it saves time when the model is loaded."""
+        kernel: Any = support.kernel
+        pairs, documents = kernel.structure.terms, support.documents
+        terms = [(term.features, term.structure.read(documents)) for _, term in pairs]
+        able = all(features is not None and features.has_index for features, _ in terms)
+        if support.index or support.weights is not None or not able:
+            return support
+        lengths = documents.lengths
+        sample = np.arange(0, len(lengths), 1 + int(lengths.sum()) // SAMPLE)
+        if sum(features.occurrences(own.lengths).sum() for features, own in terms) < LEAST_INDEXED:
+            return support
+        entries = sum(len(features.count(own.take(sample)).counts.features) for features, own in terms)
+        if BYTES * entries * lengths.sum() > MOST_INDEX * lengths[sample].sum():
+            return support
+        index = [features.index(own) for features, own in terms]
+        return support if None in index else replace(support, index=index)
+
+    def _pack(self, documents: Any, compressed: bool) -> Arrays:
         """Arrays to save documents of a single view."""
         if isinstance(documents, EncodedTexts):
             return arrays_of(documents.characters) | {"vectors": documents.values}
-        return arrays_of(documents)
+        return arrays_of(documents, compressed)
 
     def _unpack(self, arrays: Arrays, prefix: str, view: View, n: int) -> Any:
         """n documents of a view from the arrays with this prefix."""

@@ -241,9 +241,9 @@ class ColumnSource(TextSource):
     def _together(self, views: dict[View, Any]) -> Any:
         return Table(views) if len(views) > 1 else next(iter(views.values()))
 
-    def _pack(self, documents: Any) -> Arrays:
+    def _pack(self, documents: Any, compressed: bool) -> Arrays:
         if isinstance(documents, EncodedTexts) or not isinstance(documents, Numbers):
-            return super()._pack(documents)
+            return super()._pack(documents, compressed)
         return pack(documents) | {"widths": np.array(documents.widths, np.int64)}
 
     def _unpack(self, arrays: Arrays, prefix: str, view: View, n: int) -> Any:

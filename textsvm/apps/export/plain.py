@@ -178,9 +178,9 @@ def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm]:
             f"{reason} cannot be exported; kernels of texts with features can: spectrum, words, gapped, "
             "bounded-gap, and sums of these"
         )
-    cpu = devices.select("cpu")
-    with model.at_work(cpu):
-        predictor: Any = model.predictor.prepare(model.reader, cpu)
+    with model.at_work(cpu := devices.select("cpu")):
+        machines = replace(model.predictor, support=replace(model.support, index=()))
+        predictor: Any = machines.prepare(model.reader, cpu)
         if smaller:
             parts = [vars(part).get("weights") for part in vars(predictor).get("parts", [predictor])]
             check_dense(parts, COPIES, ", or export the whole model (no page, no --max-size)")

@@ -126,9 +126,13 @@ class PmerWeights:
     @cached_property
     def table(self) -> Floats:
         """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
-        df = np.append(self.df, 0)
-        table = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
-        return table if self.odds is None else table * self.odds
+        return self.of(np.append(np.arange(len(self.df)), -1))
+
+    def of(self, pmers: Ints) -> Floats:
+        """Weights of p-mers by their numbers, -1 for unknown p-mers."""
+        df = np.where(pmers >= 0, self.df[pmers], 0) if len(self.df) else np.zeros(len(pmers), np.int64)
+        weights = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
+        return weights if self.odds is None else weights * self.odds[pmers]
 
     def weights(self, vocabulary: Vocabulary) -> Floats:
         """Weight of every p-mer of another vocabulary."""
@@ -166,7 +170,7 @@ class PmerWeights:
             raise ValueError("odds do not match the keys")
         if learnt is not None and not (np.isfinite(learnt) & (learnt >= 0)).all():
             raise ValueError("odds are out of range")
-        return cls(vocabulary, df.astype(np.int64), n, idf, learnt)
+        return cls(vocabulary, df.astype(np.int64, copy=False), n, idf, learnt)
 
 
 def log_odds(counts: sparse.Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:

@@ -40,21 +40,28 @@ features is 0.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 
-from textsvm.arrays import Array, Arrays, Floats, Floats32, Ints
+from textsvm.arrays import Array, Arrays, Bools, Floats, Floats32, Ints, Ints32, UnsignedInts, runs_of
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import Ability
 from textsvm.kernels.contract import Cost, Features, FeatureWeights, Sharing
-from textsvm.kernels.shared.counting import Vocabulary, count_each, pmer_names, windows_of
-from textsvm.kernels.shared.feature_rows import FeatureKernelRows, HostFeatureRows
-from textsvm.kernels.shared.normalisation import Normalisation, finished_gram
+from textsvm.kernels.shared.counting import (
+    Vocabulary,
+    count,
+    count_each,
+    pmer_names,
+    weigh,
+    windows_of,
+)
+from textsvm.kernels.shared.feature_rows import FeatureKernelRows, FeaturePredictor, HostFeatureRows
+from textsvm.kernels.shared.normalisation import Normalisation, finished_gram, inverse_roots
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
     DAMAGE,
@@ -71,11 +78,12 @@ from textsvm.kernels.spectrum.features import (
     read_vocabulary,
     represent,
 )
-from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
+from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, small, unpack
 from textsvm.linalg.factored import FactoredWeights, as_dense, scipy_sparse, should_factor
 from textsvm.linalg.products import Half
-from textsvm.linalg.sparse import Sparse
+from textsvm.linalg.sparse import Sparse, run_on_ranges
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import njit, scipy, use_numpy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, MultiView
@@ -84,6 +92,11 @@ from textsvm.text.documents import Documents, MultiView
 RATE = 3e8
 #: Mean count from which a Gram of weight "intersection" has no unary code, whose size is the sum of counts.
 REPEATED = 2
+#: Arrays of an index.
+INDEX = ("starts", "owners", "counts", "numbers", "squares")
+#: Kernel values in memory, and entries of an index that NumPy reads at a time.
+BLOCK, PIECE = 1 << 20, 1 << 18
+DAMAGED = "the index of its training texts is damaged; train the model again"
 
 
 def _on_card() -> ModuleType:
@@ -177,6 +190,168 @@ class SpectrumWeights:
 
 
 @dataclass(frozen=True)
+class PmerIndex:
+    """Inverted index of support vectors: those that have each p-mer, and how often, exactly.
+
+    Prediction reads the lists of the p-mers of its texts. The arrays can be mapped from a file: a process
+    touches the pages that it reads, and processes share them.
+    """
+
+    kernel: PmerKernel  #: Fitted
+    vocabulary: Vocabulary  #: That of the learnt weights, if there are any
+    starts: UnsignedInts  #: shape (number of p-mers + 1,): First entry of the list of each p-mer
+    owners: UnsignedInts  #: shape (number of entries,): Support vector of each entry, ascending in a list
+    counts: UnsignedInts  #: shape (number of entries,): Occurrences in it, as indices of `numbers`
+    numbers: Ints32  #: Distinct numbers of occurrences
+    squares: Floats  #: shape (n_sv,): k(s, s) of the support vectors
+
+    @classmethod
+    def of(cls, kernel: PmerKernel, documents: Documents) -> PmerIndex | None:
+        """Index of documents; None if one of them has no feature."""
+        learnt = kernel.weights_ if is_weighted(kernel) else None
+        own = Vocabulary.empty(documents, *kernel.lengths)
+        ids = learnt.vocabulary.find_each(own) if learnt else None
+        squares, lists = np.zeros(len(documents)), list[Array]()
+        for q, size, counts in count_each(documents, own):
+            factors = None
+            if learnt and ids:
+                size, features = learnt.vocabulary.size(q), next(ids)[counts.features]
+                if (features < 0).any():
+                    raise InputError("the kernel did not learn from the support vectors; train it again")
+                counts = replace(counts, features=features.astype(np.int32))
+                factors = learnt.of(np.arange(size) + learnt.vocabulary.first[q - own.p1])
+            x = entries_of(kernel, counts, factors, size)
+            squares += x.squares(times=counts.counts if kernel.weight == "intersection" else None)
+            rows = counts.counts, counts.features, counts.indptr
+            columns = scipy.sparse.csr_array(rows, shape=(len(documents), size)).tocsc()
+            lists.append((np.diff(columns.indptr), small(columns.indices), small(columns.data)))
+            del counts, x, rows, columns  # before the next length is counted
+        if not np.all(squares > 0):
+            return None
+        vocabulary = learnt.vocabulary if learnt else own
+        lengths, owners, occurrences = (np.concatenate(arrays) for arrays in zip(*lists, strict=True))
+        starts = np.full(int(vocabulary.first[-1]) + 1, len(owners), np.min_scalar_type(len(owners)))
+        starts[: len(lengths) + 1] = np.concatenate([[0], np.cumsum(lengths)])
+        numbers = np.unique(occurrences).astype(np.int32)
+        code = np.zeros(numbers[-1] + 1, np.min_scalar_type(len(numbers)))
+        code[numbers] = np.arange(len(numbers))
+        return cls(kernel, vocabulary, starts, owners, code[occurrences], numbers, squares)
+
+    def state(self) -> Arrays:
+        """Arrays for `from_state`."""
+        keys = {} if is_weighted(self.kernel) else self.vocabulary.keys
+        return {name: vars(self)[name] for name in INDEX} | {f"keys_{q}": own for q, own in keys.items()}
+
+    @classmethod
+    def from_state(cls, kernel: PmerKernel, state: Arrays, documents: Documents) -> PmerIndex:
+        """Restore from arrays of `state` for a fitted kernel; lists are checked when they are read."""
+        try:
+            vocabulary = read_vocabulary(state, *kernel.lengths, len(documents.alphabet))
+            if is_weighted(kernel):
+                vocabulary = kernel.weights_.vocabulary
+            starts, owners, counts, numbers, squares = [state[name] for name in INDEX]
+            unsigned = [array.dtype.kind == "u" for array in (starts, owners, counts)]
+            shapes = [(vocabulary.first[-1] + 1,), *2 * [(int(starts[-1]),)], (len(documents),)]
+            if [array.shape for array in (starts, owners, counts, squares)] != shapes or not all(unsigned):
+                raise ValueError("lists do not match the p-mers and the support vectors")
+            positive = (numbers > 0).all() and (squares > 0).all()
+            if numbers.dtype != np.int32 or numbers.ndim != 1 or squares.dtype != np.float64 or not positive:
+                raise ValueError("numbers or squares are not positive")
+        except DAMAGE as error:
+            raise InputError(f"its index is damaged ({error}); train the model again") from None
+        return cls(kernel, vocabulary, starts, owners, counts, numbers, squares)
+
+    def predictor(self, coef: Array, device: Device) -> FeaturePredictor:
+        """Prediction with coef, shape (n_machines, n_sv)."""
+        scale = inverse_roots(self.squares) if self.kernel.normalised else np.ones(len(self.squares))
+        return FeaturePredictor(device, self, scale[:, None] * coef.T)
+
+    def products(
+        self, others: Documents, columns: Normalisation, weights: Floats
+    ) -> tuple[Floats, Normalisation]:
+        """Kernel values without normalisation times weights (n_sv, n_machines), see `FeaturePredictor`."""
+        vocabulary, counts = count(others, *self.kernel.lengths)
+        pmers, factors = self.vocabulary.find(vocabulary), np.ones(int(vocabulary.first[-1]))
+        if is_weighted(self.kernel):
+            factors = self.kernel.weights_.of(pmers)
+        x, unary = entries_of(self.kernel, counts, factors, len(pmers)), self.kernel.weight == "intersection"
+        squares = x.squares(times=counts.counts if unary else None)
+        own = Normalisation(others, squares, self.kernel.normalised, columns)
+        listed = pmers[x.features] >= 0
+        indptr = np.concatenate([[0], np.cumsum(listed)])[x.indptr]
+        features = x.features[listed]
+        begins, ends = (self.starts[pmers[features] + k].astype(np.int64) for k in (0, 1))
+        if ((begins > ends) | (ends - begins > len(weights)) | (ends > len(self.owners))).any():
+            raise InputError(DAMAGED)
+        entries = begins, ends, x.values[listed], counts.counts[listed], factors[features]
+        sums, size = np.empty((len(others), weights.shape[1])), max(1, BLOCK // len(weights))
+        for first in range(0, len(others), size):
+            rows = indptr[first : first + size + 1]
+            of_rows = (array[rows[0] : rows[-1]] for array in entries)
+            # The order of a sum in BLAS depends on the number of rows.
+            sums[first : first + size] = [row @ weights for row in self._values(rows - rows[0], *of_rows)]
+        return sums, own
+
+    def _values(self, indptr: Ints, begins: Ints, ends: Ints, *own: Array) -> Floats:
+        """Products of rows of X with the support vectors, given the lists of their p-mers."""
+        unary, damaged = self.kernel.weight == "intersection", np.zeros(1, bool)
+        values = np.zeros((len(indptr) - 1, len(self.squares)))
+        amounts = weigh("count" if unary else self.kernel.weight, self.numbers).astype(np.float64)
+        lists = self.owners, self.counts, amounts, unary
+        if use_numpy(int((ends - begins).sum())):
+            for d, row in enumerate(values):
+                of_row = slice(indptr[d], indptr[d + 1])
+                for a, b in runs_of(np.cumsum(ends[of_row] - begins[of_row]) // PIECE):
+                    piece = slice(indptr[d] + a, indptr[d] + b)
+                    arrays = [array[piece] for array in (begins, ends, *own)]
+                    _add_by_numpy(arrays, lists, row, damaged)
+        else:
+            offsets, arrays = np.concatenate([[0], np.cumsum(ends - begins)])[indptr], [begins, ends, *own]
+            run_on_ranges(offsets, lambda i, j: _add_lists(i, j, indptr, *arrays, *lists, values, damaged))
+        if damaged[0]:
+            raise InputError(DAMAGED)
+        return values
+
+
+def _add_by_numpy(arrays: Sequence[Array], lists: Sequence[Array], row: Floats, damaged: Bools) -> None:
+    """`_add_lists` for a single row."""
+    begins, ends, x, own_counts, factors = arrays
+    owners, counts, amounts, unary = lists
+    lengths = ends - begins
+    at = np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+    numbers, own, entry = counts[at], owners[at], np.repeat(np.arange(len(x)), lengths)
+    if (numbers >= len(amounts)).any() or (own >= len(row)).any():
+        damaged[0] = True
+        return
+    amount, value = amounts[numbers], x.astype(np.float64)[entry]
+    if unary:
+        terms = value * value * np.minimum(amount, own_counts[entry])
+    else:
+        terms = value * (factors[entry] * amount).astype(np.float32)
+    # In the order of `_add_lists`, so that sums have its bits.
+    row[:] = np.bincount(np.append(np.arange(len(row)), own), np.append(row, terms))
+
+
+@njit(nogil=True, cache=True)
+def _add_lists(
+    first, last, indptr, begins, ends, x, own_counts, factors, owners, counts, amounts, unary, values, damaged
+):  # fmt: skip
+    """Add the products of some rows of X with the support vectors in the lists of their p-mers."""
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            value = np.float64(x[k])
+            for at in range(begins[k], ends[k]):
+                if counts[at] >= len(amounts) or owners[at] >= values.shape[1]:
+                    damaged[0] = True
+                    return
+                amount = amounts[counts[at]]
+                if unary:
+                    values[i, owners[at]] += value * value * min(amount, np.float64(own_counts[k]))
+                else:
+                    values[i, owners[at]] += value * np.float32(factors[k] * amount)
+
+
+@dataclass(frozen=True)
 class SharedLengths(Sharing):
     """k_{p1..p2} is the running sum, not normalised, of the Grams of the lengths."""
 
@@ -218,6 +393,7 @@ class SpectrumFeatureMap(Features):
     """p-mers as features."""
 
     has_weights = True
+    has_index = True
     in_passes = True
 
     @property
@@ -259,6 +435,11 @@ class SpectrumFeatureMap(Features):
     def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SpectrumWeights:
         self.kernel.check()
         return SpectrumWeights.from_state(self.kernel, state, self.kernel.structure.read(alphabets))
+
+    def index(self, support: Documents, state: Arrays | None = None) -> PmerIndex | None:
+        if state is None:
+            return PmerIndex.of(self.kernel, support)
+        return PmerIndex.from_state(self.kernel, state, support)
 
 
 class SpectrumAttributor(Attributor):

@@ -66,7 +66,7 @@ class WeightVectors:
         rows = _rounded(self.weights[self.row[:-1][weighed]], tolerance)
         state = {"weighed": np.packbits(weighed), "machines": np.array([rows.shape[1]])}
         if unary:
-            state["features"] = _small(np.diff(self.starts))
+            state["features"] = small(np.diff(self.starts))
         return state | _packed_rows(rows)
 
     @classmethod
@@ -97,8 +97,8 @@ def pack(vocabulary: Vocabulary) -> Arrays:
     for q, a, b in plan(vocabulary.p1, vocabulary.p2):
         width = np.uint64(max(vocabulary.size(b), 1))
         begins = (vocabulary.keys[q] // width).astype(np.int64)
-        state[f"begins_{q}"] = _small(np.bincount(begins, minlength=vocabulary.size(a)))
-        state[f"ends_{q}"] = _small(vocabulary.keys[q] % width)
+        state[f"begins_{q}"] = small(np.bincount(begins, minlength=vocabulary.size(a)))
+        state[f"ends_{q}"] = small(vocabulary.keys[q] % width)
     return state
 
 
@@ -142,10 +142,10 @@ def _packed_rows(rows: Array) -> Arrays:
     """The smaller form of rows: all values, or nonzero values with their machines."""
     if scipy_sparse(rows):
         rows.sort_indices()
-        values, numbers, machines = rows.data, _small(np.diff(rows.indptr)), _small(rows.indices)
+        values, numbers, machines = rows.data, small(np.diff(rows.indptr)), small(rows.indices)
     else:
         owner, machine = np.nonzero(rows)
-        numbers, machines = _small(np.bincount(owner, minlength=len(rows))), _small(machine)
+        numbers, machines = small(np.bincount(owner, minlength=len(rows))), small(machine)
         if numbers.nbytes + machines.nbytes + rows.itemsize * len(machines) >= rows.nbytes:
             return {"weights": rows}
         values = rows[owner, machine]
@@ -189,7 +189,7 @@ def sizes_of(state: Arrays, name: str, n: int) -> list[int]:
     return array.tolist()
 
 
-def _small(numbers: AnyArray) -> UnsignedInts:
+def small(numbers: AnyArray) -> UnsignedInts:
     """Numbers in the smallest unsigned type."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 

@@ -1,0 +1,305 @@
+"""Inverted indexes of support vectors: the same decisions, mapped from a file; damage is noticed."""
+
+import os
+import pickle
+import random
+
+import numpy as np
+import pytest
+from command import report, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import textsvm
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    InputError,
+    MultilabelSVC,
+    OneClassSVM,
+    Spectrum,
+    Sum,
+    export,
+    load,
+)
+from textsvm.evaluation.explanation import explain
+from textsvm.kernels.spectrum import kernel as module
+from textsvm.kernels.spectrum.kernel import PmerIndex
+from textsvm.model.file import FORMAT_VERSION, MAPPED, packed, read_content
+from textsvm.model.trained import as_model
+from textsvm.runtime import device as devices
+from textsvm.sources import texts as source
+from textsvm.sources.texts import PackedDocuments
+from textsvm.text.documents import encode
+
+RANDOM = random.Random(5)
+TEXTS = ["".join(RANDOM.choices("abAB é" if i % 2 else "abcde ", k=60 + 9 * i)) for i in range(16)]
+TEXTS[0] += "z" * 700
+LABELS = ["one", "two", "one", "two"] * 4
+THREE = ["one", "two", "one", "three"] * 4
+NEW = [*TEXTS, "", "日本 banana", "zz" * 400, "abab", "é"]
+KERNELS = [
+    Spectrum(2),
+    Spectrum((1, 3), normalised=False),
+    Spectrum((1, 40)),
+    Spectrum((1, 3), "log", idf=True),
+    Spectrum((3, 6), "presence", idf=True),
+    Spectrum((2, 4), "intersection"),
+    Spectrum((1, 4), "intersection", idf=True),
+    Spectrum((1, 5), "log", idf=True, odds=True, keep_case=True),
+    Spectrum((1, 2), "log", idf=True, tokens="words"),
+    0.9 * Spectrum((1, 5), "log", idf=True, odds=True, keep_case=True)
+    + 0.1 * Spectrum((1, 5), "intersection"),
+    Sum([Spectrum((1, 3), "log", idf=True), Spectrum((1, 2), tokens="words")], weights=[1, 3]),
+]
+
+
+@pytest.fixture
+def indexed(monkeypatch):
+    """Every model that can have an index gets one."""
+    monkeypatch.setattr(source, "LEAST_INDEXED", 0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "m.textsvm"
+
+
+def saved(model, path):
+    textsvm.save(model, path, {"a": 1})
+    return load(path)
+
+
+def assert_close(values, expected):
+    np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12 * max(1, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("labels", [LABELS, THREE], ids=["2 classes", "3 classes"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_decisions_are_those_of_the_texts(indexed, path, kernel, labels):
+    model = SVC(kernel, C=5).fit(TEXTS, labels)
+    loaded = saved(model, path)
+    assert read_content(path).header["format_version"] == MAPPED == 4
+    assert loaded.support.index
+    assert_close(loaded.decision_function(NEW), model.decision_function(NEW))
+    assert loaded.predict(NEW).tolist() == model.predict(NEW).tolist()
+    again = saved(loaded, path)  # over the file that is mapped
+    assert_close(again.decision_function(NEW), model.decision_function(NEW))
+    assert_close(pickle.loads(pickle.dumps(again)).decision_function(NEW), model.decision_function(NEW))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SVR(Spectrum((1, 3), "log", idf=True)).fit(TEXTS, np.arange(16.0)),
+        OneClassSVM(Spectrum((1, 3))).fit(TEXTS),
+        MultilabelSVC(Spectrum((1, 3))).fit(TEXTS, [[label, "all"] for label in LABELS[:-1]] + [[]]),
+        CalibratedSVC(SVC(Spectrum((1, 3))), cv=2).fit(TEXTS, LABELS),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_every_task(indexed, path, model):
+    loaded = saved(model, path)
+    assert loaded.support.index
+    assert_close(loaded.decision_function(NEW), as_model(model).decision_function(NEW))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text("abcé", min_size=3, max_size=40), min_size=1, max_size=6),
+    st.lists(st.text("abcéx", max_size=60), min_size=1, max_size=5),
+    st.tuples(st.integers(1, 3), st.integers(0, 3)),
+    st.sampled_from(["count", "presence", "log", "intersection"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_values_are_those_of_kernel_rows(columns, others, lengths, weight, idf, normalised):
+    kernel = Spectrum((lengths[0], sum(lengths)), weight, idf=idf, normalised=normalised)
+    documents = encode(columns)
+    kernel.fit(documents)
+    coef = np.random.default_rng(1).normal(size=(2, len(columns)))
+    cpu, read = devices.select("cpu"), encode(others, documents.alphabet)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PIECE", 3)
+        index = PmerIndex.of(kernel, documents)
+        index = PmerIndex.from_state(kernel, index.state(), documents)
+        values = index.predictor(coef, cpu).values(read)
+    expected = kernel.predictor(documents, coef, cpu).values(read)
+    assert_close(values, expected)
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:8], ids=str)
+def test_compiled_values_have_the_bits_of_numpy(kernel, monkeypatch):
+    documents = encode(TEXTS)
+    kernel = kernel.__sklearn_clone__()
+    if kernel.odds:
+        documents = documents.with_classes(np.arange(16) % 2)
+    kernel.fit(documents)
+    predictor = PmerIndex.of(kernel, documents).predictor(
+        np.random.default_rng(1).normal(size=(3, 16)), devices.select("cpu")
+    )
+    read, values = encode(NEW, documents.alphabet), []
+    for numpy in (True, False):
+        monkeypatch.setattr(module, "use_numpy", lambda _, numpy=numpy: numpy)
+        values.append(predictor.values(read))
+        alone = [predictor.values(read.take([i]))[0] for i in range(len(NEW))]
+        assert (values[-1] == alone).all()
+    assert (values[0] == values[1]).all()
+
+
+def test_training_texts_are_decompressed_when_something_reads_them(indexed, path, monkeypatch):
+    model = SVC(KERNELS[9], C=5).fit(TEXTS, THREE)
+    loaded = saved(model, path)
+    loaded.predict(NEW)
+    views = loaded.support.documents.documents.values()
+    assert all(isinstance(own, PackedDocuments) and "codes" not in vars(own) for own in views)
+    [explanation], [expected] = explain(loaded, [TEXTS[3]]), explain(model, [TEXTS[3]])
+    assert [similar.text for similar in explanation.similar] == [similar.text for similar in expected.similar]
+    assert [(s.text, s.contribution) for s in explanation.merged] == [
+        (s.text, s.contribution) for s in expected.merged
+    ]
+    assert all("codes" in vars(own) for own in views)
+    assert loaded.top_features(5) == as_model(model).top_features(5)
+
+
+def test_exports_are_those_of_the_texts(indexed, path, tmp_path):
+    model = SVC(KERNELS[9], C=5).fit(TEXTS, THREE)
+    export(model, tmp_path / "a.html")
+    export(saved(model, path), tmp_path / "b.html")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_small_models_stay_as_they_are(path):
+    saved(SVC(Spectrum(3)).fit(TEXTS, LABELS), path)
+    assert read_content(path).header["format_version"] == FORMAT_VERSION
+
+
+def test_an_index_that_would_be_too_large_is_not_stored(indexed, path, monkeypatch):
+    monkeypatch.setattr(source, "MOST_INDEX", 100)
+    assert not saved(SVC(Spectrum(3)).fit(TEXTS, LABELS), path).support.index
+
+
+def test_texts_without_a_feature_need_their_texts(indexed, path):
+    model = SVC(Spectrum(5)).fit([*TEXTS, "ab", "cd"], [*LABELS, "one", "two"])
+    loaded = saved(model, path)
+    assert not loaded.support.index
+    assert_close(loaded.decision_function(NEW), model.decision_function(NEW))
+
+
+def test_a_model_that_is_replaced_keeps_its_answers(indexed, path):
+    first = SVC(Spectrum((1, 4)), C=5).fit(TEXTS, LABELS)
+    loaded, expected = saved(first, path), first.decision_function(NEW)
+    textsvm.save(SVC(Spectrum(2)).fit(TEXTS[:4], LABELS[:4]), path)
+    assert_close(loaded.decision_function(NEW), expected)
+    os.unlink(path)
+    assert_close(loaded.decision_function(NEW), expected)
+
+
+def test_every_byte_of_an_index_is_in_the_digest(indexed, path):
+    saved(SVC(Spectrum((1, 2))).fit(TEXTS[:4], LABELS[:4]), path)
+    content = path.read_bytes()
+    for i in RANDOM.sample(range(len(content)), 300):
+        path.write_bytes(content[:i] + bytes([content[i] ^ 1 << RANDOM.randrange(8)]) + content[i + 1 :])
+        with pytest.raises(InputError):
+            load(path)
+    for size in (0, 7, 8, 100, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(InputError):
+            load(path)
+    path.write_bytes(content + b"x")
+    with pytest.raises(InputError):
+        load(path)
+
+
+NAME = "index.0."
+DAMAGE = {
+    "keys out of order": ("keys_2", lambda a: a[::-1]),
+    "keys out of range": ("keys_2", lambda a: a + np.uint64(1 << 62)),
+    "keys of another type": ("keys_2", lambda a: a.astype(np.int64)),
+    "starts too short": ("starts", lambda a: a[:-1]),
+    "starts beyond the lists": ("starts", lambda a: np.append(a[:-1], a[-1] + a.dtype.type(1))),
+    "starts in two dimensions": ("starts", lambda a: a[None]),
+    "signed starts": ("starts", lambda a: a.astype(np.int64)),
+    "no starts": ("starts", lambda a: a[:0]),
+    "owners too short": ("owners", lambda a: a[:-1]),
+    "owners of another type": ("owners", lambda a: a.astype(np.float32)),
+    "counts too short": ("counts", lambda a: a[1:]),
+    "numbers of 0": ("numbers", lambda a: a - a),
+    "numbers of another type": ("numbers", lambda a: a.astype(np.int64)),
+    "numbers in two dimensions": ("numbers", lambda a: a[None]),
+    "counts of another type": ("counts", lambda a: a.astype(np.int16)),
+    "squares of NaN": ("squares", lambda a: a * np.nan),
+    "negative squares": ("squares", lambda a: -a),
+    "squares too short": ("squares", lambda a: a[:-1]),
+    "squares of another type": ("squares", lambda a: a.astype(np.float32)),
+}
+#: Damage of lists, which are checked when they are read.
+LATE = {
+    "starts that descend": ("starts", lambda a: np.concatenate([a[:1], a[1:-1][::-1], a[-1:]])),
+    "lists that are too long": ("starts", lambda a: np.append(np.zeros(len(a) - 1, a.dtype), a[-1])),
+    "owners beyond the support vectors": ("owners", lambda a: a + np.uint8(200)),
+    "counts beyond the numbers": ("counts", lambda a: a + a.dtype.type(200)),
+    "fewer numbers": ("numbers", lambda a: a[:2]),
+    "no numbers": ("numbers", lambda a: a[:0]),
+}
+
+
+def damage(path, name, change):
+    saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
+    header, arrays, _ = read_content(path)
+    arrays[NAME + name] = change(arrays[NAME + name])
+    path.write_bytes(packed(header, arrays))
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damage_is_noticed_when_the_model_is_opened(indexed, path, case):
+    damage(path, *DAMAGE[case])
+    with pytest.raises(InputError, match=r"m\.textsvm is (damaged|not a usable model)"):
+        load(path)
+
+
+@pytest.mark.parametrize("numpy", [True, False], ids=["NumPy", "compiled"])
+@pytest.mark.parametrize("case", LATE)
+def test_damage_of_lists_is_noticed_when_they_are_read(indexed, path, case, numpy, monkeypatch):
+    damage(path, *LATE[case])
+    monkeypatch.setattr(module, "use_numpy", lambda _: numpy)
+    with pytest.raises(InputError, match="damaged"):
+        load(path).predict(NEW)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda packed: packed[:-9],
+        lambda packed: np.zeros_like(packed),
+        lambda packed: np.frombuffer(__import__("zlib").compress(bytes([255] * 3000)), np.uint8),
+    ],
+    ids=["cut", "no texts", "other texts"],
+)
+def test_damaged_texts_are_noticed_when_they_are_read(indexed, path, change):
+    saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
+    header, arrays, _ = read_content(path)
+    path.write_bytes(packed(header, arrays | {"packed": change(arrays["packed"])}))
+    with pytest.raises(InputError, match=r"damaged|do not fit"):
+        explain(load(path), ["abab"])
+
+
+def test_texts_that_would_not_fit_in_memory_are_refused(indexed, path):
+    saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
+    header, arrays, _ = read_content(path)
+    offsets = arrays["offsets"].copy()
+    offsets[-1] = 1 << 50
+    path.write_bytes(packed(header, arrays | {"offsets": offsets}))
+    with pytest.raises(InputError, match="compressed texts"):
+        load(path)
+
+
+@pytest.mark.slow
+def test_commands_with_a_mapped_model(indexed, path, tmp_path, monkeypatch):
+    corpus = tmp_path / "c.tsv"
+    corpus.write_text("".join(f"{label}\t{text}\n" for label, text in zip(LABELS, TEXTS, strict=True)))
+    run("train", corpus, "-o", path, "--kernel", "spectrum:1-3", "-q")
+    assert load(path).support.index
+    assert run("explain", path, corpus, "--json").stdout
+    assert report("evaluate", path, corpus, "--json")
