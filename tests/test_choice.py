@@ -412,7 +412,7 @@ def scripted(monkeypatch):
 def test_the_smallest_loss_wins_and_the_default_a_tie(losses, best, scripted, monkeypatch):
     monkeypatch.setattr(Scripted, "losses", losses)
     texts, y = corpus()
-    choice = choose.choose(SENTENCES, two_views(texts).with_classes(y), None, np.ones(48), 2.0, 1.0)
+    choice = choose.choose(SENTENCES, two_views(texts).with_classes(y), (None, None), np.ones(48), 2.0, 1.0)
     assert len(choice.trials) == len(SENTENCES.alternatives()) * len(FACTORS)
     assert (choice.trials[0].candidate, choice.trials[0].C) == (SENTENCES, 2 * SENTENCES.C)
     assert pytest.approx(2 * SENTENCES.C * best[1]) == choice.C
@@ -438,7 +438,7 @@ def test_trials_are_of_a_part_of_the_texts_with_their_own_classes_and_weights(sc
     numbers = np.random.default_rng(0).permutation(2000)
     documents = two_views([f"text {i}" for i in numbers])
     target, weight = numbers % 3, numbers / 10.0
-    choose.choose(SENTENCES, documents.with_classes(target), None, weight, 2.0, 0.0)
+    choose.choose(SENTENCES, documents.with_classes(target), (None, None), weight, 2.0, 0.0)
     [examples] = scripted.given
     parts = examples.documents.documents.values()
     assert len(parts) == 3
@@ -465,7 +465,7 @@ def test_the_budget_bounds_the_texts_of_trials():
 def test_a_budget_too_short_for_a_few_texts_leaves_the_default(monkeypatch):
     monkeypatch.setattr(choose, "Trials", lambda *_: pytest.fail("there were trials"))
     documents = encode(["a few words of a text " * 500] * 8)
-    given = (documents.with_classes(np.arange(8) % 2), None, np.ones(8), 2.0)
+    given = (documents.with_classes(np.arange(8) % 2), (None, None), np.ones(8), 2.0)
     needed = 8 * choose._seconds_per_text(documents, 2, 4)
     assert needed > 1
     choice = choose.choose(DNA, *given, 0.9 * needed)
@@ -539,7 +539,7 @@ def test_versions_of_a_text_share_a_fold(monkeypatch):
     assert set(fold.ravel()) == set(range(FOLDS))
     monkeypatch.setattr(choose, "Trials", Scripted)
     monkeypatch.setattr(Scripted, "given", [])
-    choose.choose(SENTENCES, documents.with_classes(y), None, np.ones(120), 1.0, 1.0)
+    choose.choose(SENTENCES, documents.with_classes(y), (None, None), np.ones(120), 1.0, 1.0)
     [examples] = Scripted.given
     parts = next(iter(examples.documents.documents.values()))
     folds: dict[str, set[int]] = {}

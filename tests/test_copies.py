@@ -203,10 +203,10 @@ def test_a_choice_without_honest_folds_has_no_accuracy():
     documents = encode(["acgtacgtacgtacg", "ccggttaaccggtta"] * 30).with_classes(np.arange(60) % 2)
     groups = np.arange(60) % 2
     default = Candidate(dna=True, plain=1 / 3)
-    choice = choose.choose(default, documents, groups, np.ones(60), 1.0, 100.0)
+    choice = choose.choose(default, documents, (None, groups), np.ones(60), 1.0, 100.0)
     assert choice.accuracy is None
     assert "58 copies of texts are not kept in one fold" in choice.description
-    assert choose.choose(default, documents, None, np.ones(60), 1.0, 100.0).accuracy is not None
+    assert choose.choose(default, documents, (None, None), np.ones(60), 1.0, 100.0).accuracy is not None
 
 
 def test_doubts_do_not_take_a_copy_for_evidence():

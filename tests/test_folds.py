@@ -77,7 +77,7 @@ def test_folds_become_fewer_only_where_no_class_has_enough():
     assert message.startswith("12 folds are made and not 30")
     folds, message = told(make_folds, 5, Target(np.arange(3.0), None))
     assert len(folds) == 3
-    assert message == "3 folds are made and not 5: there are not enough documents for more"
+    assert message == "3 folds are made and not 5: too few documents for more"
     folds, _ = told(make_folds, 5, target([0, 1] * 10), np.arange(20) // 5)
     assert len(folds) == 4
 

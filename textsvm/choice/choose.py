@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage, one_blas_thread, run
 from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
-from textsvm.sources.copies import joined, n_copies
+from textsvm.sources.copies import in_lone_groups, joined, merge_groups, n_copies
 from textsvm.text.documents import Documents, MultiView
 
 ENTRIES = 5.0  #: Entries of the rows per symbol
@@ -54,6 +54,7 @@ FEWEST = 600  #: Fewest texts of the trials
 ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)  #: Weights of an encoder that are compared
 MAX_ENCODER_TEXTS = 500  #: Maximum number of texts on which these weights are compared
 RIDGE = 0.5  #: Ridge of the regressions by which they are compared
+GroupPair: TypeAlias = tuple[Ints | None, Ints | None]  #: Groups of the user, and of copies
 #: Smallest and largest logarithm of the scale of decision values.
 SCALES = (-3.0, 4.0)
 
@@ -74,7 +75,7 @@ class Choice:
 def choose(
     default: Candidate,
     documents: Documents | MultiView,
-    copies: Ints | None,
+    groups: GroupPair,
     weight: Floats,
     C: float,
     seconds: float,
@@ -82,8 +83,8 @@ def choose(
 ) -> Choice:
     """Choose a kernel and C by cross-validation.
 
-    `documents` have the views of the default's kernel and classes, `copies` are groups of copies, and
-    `weight` factors of C. `C` multiplies the values of C of the candidates. `seconds`, at least
+    `documents` have the views of the default's kernel and classes, `groups` stay in one fold, and `weight`
+    are factors of C. `C` multiplies the values of C of the candidates. `seconds`, at least
     `MIN_SECONDS`, bounds the predicted time of the trials; if it is too short for `FEWEST` texts, the default
     is chosen without trials. If folds that keep copies together are impossible, the choice has no accuracy.
     """
@@ -105,18 +106,22 @@ def choose(
             "than the budget",
         )
     sample = documents.take(rows).with_classes(target[rows])
-    copies = None if copies is None else copies[rows]
-    fold = _folds(target[rows], joined(near_copies(sample, seconds), copies))
+    of_user, copies = (None if numbers is None else numbers[rows] for numbers in groups)
+    fold = _folds(target[rows], joined(near_copies(sample, seconds, of_user), copies), of_user is not None)
     # Each fold tests some examples, and leaves two classes to learn from.
     tests = ((fold == k).any() and len(np.unique(target[rows][fold != k])) > 1 for k in range(FOLDS))
-    honest = copies is None or all(tests)
+    honest = (copies is None and of_user is None) or all(tests)
     if not honest:
-        fold = _folds(target[rows])
+        fold = _folds(target[rows], of_user, True)
+    if (fold < 0).all():
+        return default_choice(default, C, ", without trials: no class has two groups")
     trials = Trials(sample, target[rows], n_classes, weight[rows], fold).run(
         candidates, [C * factor for factor in FACTORS], of_stage(progress, "choose")
     )
     best = min(trials, key=lambda trial: trial.loss)  # among equals the first
     sentence = _sentence(trials, best, len(rows), len(target))
+    if of_user is not None:
+        sentence += "; each group is in one fold"
     if n := n_copies(copies):
         sentence += f"; {n:,} copies of texts are {'' if honest else 'not '}kept in one fold with them"
     accuracy, decision = (best.accuracy, best.values) if honest else (None, None)
@@ -132,7 +137,7 @@ def default_choice(default: Candidate, C: float, remark: str = "") -> Choice:
 
 
 def weigh_encoder(
-    default: Candidate, documents: Documents | MultiView, copies: Ints | None, weight: Floats
+    default: Candidate, documents: Documents | MultiView, groups: GroupPair, weight: Floats
 ) -> tuple[Candidate, str]:
     """The default with a weight of its encoder, and a sentence about the weight.
 
@@ -140,15 +145,19 @@ def weigh_encoder(
     `MAX_ENCODER_TEXTS` texts serve all weights. Log odds are left out because they are learnt from the label
     of the left-out text. The weight has the largest gain in a smooth loss of the left-out margins, less its
     standard error: it is 0 unless the encoder clearly helps. Of copies only one text takes part, and a class
-    with two texts or more; without two such classes the weight stays as it is.
+    with two texts or more; without two such classes the weight stays as it is. Groups of the user are left
+    out as a whole, and a class needs two of them.
     """
     assert default.encoder is not None
     characters = default.characters(documents)
     assert characters.classes is not None
     order = _content_order(characters, characters.classes, weight)
     order = order[weight[order] > 0]
+    of_user, copies = groups
     if copies is not None:
         order = order[np.sort(np.unique(copies[order], return_index=True)[1])]
+    if of_user is not None:
+        order = order[~in_lone_groups(of_user[order], characters.classes[order])[0]]
     rows = order[_weighed(characters.classes[order])]
     if not len(rows):
         weight_text = f"{default.encoder_weight:g}"
@@ -157,7 +166,8 @@ def weigh_encoder(
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)
         grams.append(kernel.fit(read).rows(read, device).gram().astype(np.float64))
-    chosen, margins = encoder_weight(grams[0], grams[1], characters.classes[rows])
+    of_user = None if of_user is None else of_user[rows]
+    chosen, margins = encoder_weight(grams[0], grams[1], characters.classes[rows], of_user)
     errors = ", ".join(
         f"{w:g}: {np.mean(margin <= 0):.1%}" for w, margin in zip(ENCODER_WEIGHTS, margins, strict=True)
     )
@@ -175,24 +185,30 @@ def _weighed(classes: Ints) -> Ints:
     return rows[_subset(classes[rows], MAX_ENCODER_TEXTS, 2)] if len(several) > 1 else rows[:0]
 
 
-def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[float, list[Floats]]:
+def encoder_weight(
+    strings: Floats, vectors: Floats, classes: Ints, groups: Ints | None = None
+) -> tuple[float, list[Floats]]:
     """Weight of an encoder by the matrices of both kernels, and the margins for each of `ENCODER_WEIGHTS`."""
-    margins = [_left_out_margins((1 - w) * strings + w * vectors, classes) for w in ENCODER_WEIGHTS]
+    margins = [_left_out_margins((1 - w) * strings + w * vectors, classes, groups) for w in ENCODER_WEIGHTS]
     losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
     gains = [losses[0] - loss for loss in losses]
     lower_bounds = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
     return ENCODER_WEIGHTS[int(np.argmax(lower_bounds))], margins
 
 
-def _left_out_margins(gram: Floats, classes: Ints) -> Floats:
-    """Leave-one-out margin of the true class of each text, by ridge regression, shape (n,)."""
+def _left_out_margins(gram: Floats, classes: Ints, groups: Ints | None = None) -> Floats:
+    """Margin of the true class of each text if its group is left out, by ridge regression, shape (n,)."""
     is_class = classes[:, None] == np.unique(classes)
     signs = np.where(is_class, 1.0, -1.0)
     with one_blas_thread():  # the same bits with any number of threads
         lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1)
         coef, _ = scipy.linalg.lapack.dpotrs(lower, signs, lower=1)
         inverse, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
-    values = signs - coef / np.diag(inverse)[:, None]
+        values = signs - coef / np.diag(inverse)[:, None]
+        for group in np.unique(groups) if groups is not None else ():
+            left = np.flatnonzero(groups == group)
+            block = inverse[np.ix_(left, left)]
+            values[left] = signs[left] - scipy.linalg.solve(block, coef[left], lower=True, assume_a="pos")
     return np.asarray(values[is_class] - np.where(is_class, -np.inf, values).max(axis=1))
 
 
@@ -228,29 +244,35 @@ def _subset(target: Ints, most: int, least: int = 1) -> Ints:
     return np.sort(order[np.argsort(place, kind="stable")[:most]])
 
 
-def near_copies(documents: Documents | MultiView, seconds: float) -> Ints | None:
-    """The group of each text; near-copies have the same.
+def near_copies(documents: Documents | MultiView, seconds: float, groups: Ints | None = None) -> Ints | None:
+    """The group of each text; near-copies have the same, and so have texts of a group of `groups`.
 
-    None if there are too many texts, comparing is predicted to take too long, or a group has more than a
+    `groups` if there are too many texts, comparing is predicted to take too long, or a group has more than a
     sixth of the texts.
     """
     if len(documents) > MOST_COMPARED:
-        return None
+        return groups
     kernel = Candidate(plain=1.0).kernel()
     read = kernel.structure.read(documents)
     if kernel.cost.seconds(read, read) > PREDICTED_PER_MEASURED * max(seconds, MIN_SECONDS):
-        return None
+        return groups
     kernel.fit(read)
     alike = scipy.sparse.csr_array(kernel.rows(read, devices.select("cpu")).gram() >= COPY_SIMILARITY)
-    groups = np.asarray(scipy.sparse.csgraph.connected_components(alike, directed=False)[1], np.int64)
-    return groups if np.bincount(groups).max() * 2 * FOLDS <= len(groups) else None
+    near = np.asarray(scipy.sparse.csgraph.connected_components(alike, directed=False)[1], np.int64)
+    near = near if groups is None else merge_groups(groups, near)
+    return near if np.bincount(near).max() * 2 * FOLDS <= len(near) else groups
 
 
-def _folds(target: Ints, groups: Ints | None = None) -> Ints:
-    """The fold in which each example is tested, stratified by class; examples of a group share a fold."""
-    if groups is not None and groups.max() + 1 < len(groups):
-        first = np.unique(groups, return_index=True)[1]
-        return _folds(target[first])[groups]
+def _folds(target: Ints, groups: Ints | None = None, of_user: bool = False) -> Ints:
+    """The fold in which each example is tested, stratified by class; examples of a group share a fold.
+
+    With groups of the user, examples in the only group of a class are in no fold (-1): all trials learn them.
+    """
+    if groups is not None:
+        _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+        fold, lone = np.full(len(first), -1), of_user & in_lone_groups(groups, target)[0][first]
+        fold[~lone] = _folds(target[first[~lone]])
+        return fold[group]
     order = np.random.default_rng(0).permutation(len(target))
     fold = np.empty(len(target), np.int64)
     dealt = 0
@@ -282,7 +304,7 @@ class Trial:
     C: float
     accuracy: float
     loss: float  #: Mean log loss at the best scale of the decision values
-    values: Floats | None = None  #: Decision values of all examples, shape (n, width)
+    values: Floats | None = None  #: Decision values of all examples, shape (n, width); NaN without a test
 
 
 @dataclass(frozen=True)
@@ -293,7 +315,7 @@ class Trials:
     target: Ints  #: shape (n,): Classes, from 0
     n_classes: int
     weight: Floats  #: shape (n,): Factors of C
-    fold: Ints  #: shape (n,): The fold in which each example is tested
+    fold: Ints  #: shape (n,): The fold in which each example is tested; -1 for none
     _counted: dict[Hashable, Any] = field(default_factory=dict, init=False)
 
     def run(
@@ -301,7 +323,8 @@ class Trials:
     ) -> list[Trial]:
         """Try candidates with their C times each factor; `progress` counts their folds."""
         width = 1 if self.n_classes == 2 else self.n_classes
-        values = np.zeros((len(candidates), len(factors), len(self.target), width), np.float32)
+        values = np.full((len(candidates), len(factors), len(self.target), width), np.nan, np.float32)
+        tested = self.fold >= 0
         kernels = [candidate.kernel() for candidate in candidates]
         for kernel in kernels:
             self.count(kernel)
@@ -313,10 +336,10 @@ class Trials:
 
         run(run_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)], progress=progress)
         return [
-            Trial(candidate, candidate.C * factor, *_judge(tested, self.target), tested)
+            Trial(candidate, candidate.C * factor, *_judge(own[tested], self.target[tested]), own)
             for k, candidate in enumerate(candidates)
             for j, factor in enumerate(factors)
-            for tested in [values[k, j].astype(float)]
+            for own in [values[k, j].astype(float)]
         ]
 
     def count(self, kernel: Kernel) -> None:

@@ -94,7 +94,7 @@ def compare(
     corpora.check_classes(documents, reading.label)
     with console.progress(), console.warnings():
         parts, how = corpora.comparison_parts(console, documents, labels, judging.cv, judging.holdout)
-        compared = baselines.compare(examples, labels, parts, candidates, console.stage)
+        compared = baselines.compare(examples, labels, parts, candidates, console.stage, documents.groups)
     used = select(device)
     console.say_device(used)
     title = f"Classifiers of {corpora.names_of(corpus)}"

@@ -17,7 +17,7 @@ from textsvm.arrays import Bools, Ints, Json
 from textsvm.cli.console import Console
 from textsvm.cli.options import FoldOptions, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, plural, printable
-from textsvm.evaluation.estimate import copies_of
+from textsvm.evaluation.estimate import copies_of, groups_of
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.resolve import structure_of
 from textsvm.kernels.user import KernelFunction
@@ -30,7 +30,7 @@ from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts, names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
-from textsvm.sources.copies import BUT_FOR, n_copies, n_separated, text_digests
+from textsvm.sources.copies import BUT_FOR, in_lone_groups, joined, n_copies, n_separated, text_digests
 from textsvm.training import leakage
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
 from textsvm.training.problems import as_target
@@ -54,7 +54,6 @@ def read(
     reading: ReadingOptions,
     learning: LearningOptions | None = None,
     *,
-    groups: str | None = None,
     kernel: KernelOrName = None,
     recorded: Mapping[str, str] | None = None,
 ) -> Corpus:
@@ -69,7 +68,7 @@ def read(
     with console.progress():
         settings: dict[str, Any] = {
             **columns(reading, kernel), "label": reading.label,
-            "target": learning.regress, "weight": learning.weights, "group": groups,
+            "target": learning.regress, "weight": learning.weights, "group": reading.groups,
             "headers": reading.headers, "level": reading.level,
             "label_separator": learning.separator, "annotators": reading.annotators,
             "recorded": recorded or {},
@@ -405,9 +404,8 @@ def comparison_parts(
 ) -> tuple[list[Part], str]:
     """Training and test parts of a comparison, and a description of them."""
     if cv is not None:
-        target = replace(
-            as_target(ClassifierSettings(), labels, len(labels)), digests=text_digests(corpus.examples)
-        )
+        target = as_target(ClassifierSettings(), labels, len(labels))
+        target = replace(target, digests=text_digests(corpus.examples), groups=groups_of(corpus))
         folds = make_folds(cv, target, random_state=0)
         say_copies(console, n_together(target.copies, folds))
         return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
@@ -415,8 +413,11 @@ def comparison_parts(
         train, test = (
             [i for i, part in enumerate(corpus.part) if part == name] for name in ("train", "test")
         )
-        if n := n_separated(copies_of(corpus), [(np.array(train), np.array(test))]):
-            console.warn(f"{n:,} test documents have a copy in the training part, which flatters the result")
+        for other, groups in (("a copy", copies_of(corpus)), ("others of their group", groups_of(corpus))):
+            if n := n_separated(groups, [(np.array(train), np.array(test))]):
+                console.warn(
+                    f"{n:,} test documents have {other} in the training part, which flatters the result"
+                )
         return [(train, test)], f"of the test part, {len(train):,} to learn from"
     training, test_part = hold_out(console, corpus, 0.25 if holdout is None else holdout, 0)
     assert test_part is not None
@@ -430,20 +431,40 @@ def hold_out(
 ) -> tuple[Corpus, Corpus | None]:
     """Split a corpus into a training and a test part, stratified if each document has a single label.
 
-    Copies of a text follow it, unless there are too few different texts.
+    Groups are held out as a whole. Copies of a text follow it, unless there are too few different texts.
     """
+    say_grouping(console, corpus)
     if share is None:
+        say_lone_groups(console, corpus)
         return corpus, None
-    copies = copies_of(corpus)
-    groups = np.arange(len(corpus)) if copies is None else copies
+    copies, of_user = copies_of(corpus), groups_of(corpus)
     try:
-        held = _held_out(console, corpus, groups, share, seed)
+        held = _held_out(console, corpus, joined(of_user, copies), share, seed)
     except InputError:
         if copies is None:
             raise
-        copies, held = None, _held_out(console, corpus, np.arange(len(corpus)), share, seed)
+        copies, held = None, _held_out(console, corpus, of_user, share, seed)
     say_copies(console, n_copies(copies))
     return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
+
+
+def say_grouping(console: Console, corpus: Corpus) -> None:
+    """Name the option for documents that seem to be of groups within the classes."""
+    if isinstance(name := corpus.reading.get("grouping"), str):
+        console.say(
+            f"note: documents with the same {name} have the same class, as pieces of a book have one author; "
+            f"--groups {name!r} keeps them on one side of every split, so that figures hold for a new {name}"
+        )
+
+
+def say_lone_groups(console: Console, corpus: Corpus) -> None:
+    """Name the classes that cannot be held out, because all of their documents are in one group."""
+    groups = groups_of(corpus)
+    if groups is not None and all(isinstance(label, str) for label in corpus.labels or [None]):
+        classes, codes = np.unique(targets(corpus), return_inverse=True)
+        if len(lone := in_lone_groups(groups, codes)[1]):
+            names = quoted_names(classes[lone].tolist())
+            console.say(f"note: all documents of {names} are in one group, and never held out of training")
 
 
 def say_copies(console: Console, n: int) -> None:
@@ -453,10 +474,12 @@ def say_copies(console: Console, n: int) -> None:
         console.say(f"note: {copies} {BUT_FOR}) kept in one part with the original")
 
 
-def _held_out(console: Console, corpus: Corpus, groups: Ints, share: float, seed: int) -> Bools:
+def _held_out(console: Console, corpus: Corpus, groups: Ints | None, share: float, seed: int) -> Bools:
     """Whether each document is in the test part, as the first document of its group is drawn."""
+    groups = np.arange(len(corpus)) if groups is None else groups
     first = np.sort(np.unique(groups, return_index=True)[1])
-    corpus = corpus.subset(first)
+    whole, corpus = corpus, corpus.subset(first)
+    unit = "document" if corpus.groups is None else "group"
     several = any(isinstance(label_or_labels, tuple) for label_or_labels in corpus.labels or ())
     lone: set[int] = set()
     if corpus.labels is not None and not several:
@@ -465,29 +488,32 @@ def _held_out(console: Console, corpus: Corpus, groups: Ints, share: float, seed
         lone = {i for i, label in enumerate(labels) if counts[label] == 1}
     if lone:
         names = quoted_names(sorted(str(labels[i]) for i in lone))
-        classes = f"class {names} has 1 document: it is"
+        classes = f"class {names} has 1 {unit}: it is"
         if len(lone) > 1:
-            classes = f"classes {names} have 1 document each: they are"
+            classes = f"classes {names} have 1 {unit} each: they are"
         console.say(f"note: {classes} trained on and never held out")
     candidates = [i for i in range(len(corpus)) if i not in lone]
     stratify: list[Any] | None = (
         None if several or corpus.labels is None else [corpus.labels[i] for i in candidates]
     )
-    _require_enough(share, len(candidates), len(set(stratify or [0])))
+    _require_enough(share, len(candidates), len(set(stratify or [0])), unit)
     test = shuffle_split(len(candidates), share, seed, stratify or None)[1]
-    return np.isin(groups, groups[first[[candidates[i] for i in test]]])
+    held = np.isin(groups, groups[first[[candidates[i] for i in test]]])
+    if stratify and set(targets(whole)) != set(targets(whole.subset(np.flatnonzero(~held)))):
+        raise InputError(f"--holdout {share:g} holds out all documents of a class; give another --seed")
+    return held
 
 
-def _require_enough(share: float, n: int, classes: int) -> None:
+def _require_enough(share: float, n: int, classes: int, unit: str) -> None:
     """Raise InputError if a part would lack a class."""
     if not n:
-        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single document")
+        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single {unit}")
     size_of_test = ceil(share * n)
     for action, size in {"holds out": size_of_test, "leaves for training": n - size_of_test}.items():
         if size < classes:
-            documents = f"a document of each of the {classes} classes" if classes > 1 else "a document"
+            documents = f"a {unit} of each of the {classes} classes" if classes > 1 else f"a {unit}"
             raise InputError(
-                f"--holdout {share:g} cannot be drawn: of {n:,} documents it {action} {size:,}, and both "
+                f"--holdout {share:g} cannot be drawn: of {n:,} {unit}s it {action} {size:,}, and both "
                 f"parts need {documents}; use a {'larger' if action == 'holds out' else 'smaller'} share"
             )
 

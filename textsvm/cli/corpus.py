@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 #: Fields of the groups that are no options of `corpus`.
-_WITHOUT = {"headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part", "id"}
+_WITHOUT = {"groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part", "id"}
 
 
-@partial(options.with_groups, without=_WITHOUT)
+@partial(options.with_groups, without=_WITHOUT | {"annotators"})
 def corpus(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
@@ -31,6 +31,7 @@ def corpus(
 
     console = Console(quiet)
     documents = corpora.read(console, corpus, reading, options.NoLearning(regress))
+    corpora.say_grouping(console, documents)
     summary = describe(documents)
     console.print_json(summary) if json else _show(console, summary)
 

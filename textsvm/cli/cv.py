@@ -83,11 +83,12 @@ def cv(
     from textsvm.selection.cross_validation import cross_validate, learning_curve
 
     tested = settings.single(model_options, learning)
-    documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=tested.kernel)
+    documents = corpora.read(console, corpus, reading, learning, kernel=tested.kernel)
     tested = settings.settle(console, tested, model_options.kernel.named, documents)
     truth = corpora.targets(documents, learning.multilabel)
     console.say(f"note: {corpora.summary(documents, statistics.label_counts(documents))}")
     corpora.check_classes(documents, reading.label)
+    corpora.say_grouping(console, documents)
     read, curve = time.perf_counter() - started, None
     with extra.cluster.at_work(console):
         result = cross_validate(
@@ -101,7 +102,7 @@ def cv(
         if extra.learning_curve:
             curve = learning_curve(
                 tested, documents.examples, truth, result,
-                sample_weight=documents.weights, progress=console.stage,
+                groups=documents.groups, sample_weight=documents.weights, progress=console.stage,
             )  # fmt: skip
     if output is not None:
         columns = ("id", "truth", "predicted", "decision", "folds")
@@ -116,7 +117,7 @@ def cv(
     if extra.file.requested:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
         report = results.report_on_folds(
-            tested, documents, result, title, extra.file.mistakes, reading.positive, folds.groups
+            tested, documents, result, title, extra.file.mistakes, reading.positive, reading.groups
         )
         results.write_report(console, extra.file, replace(report, learning=curve))
     if printing.json:

@@ -52,8 +52,9 @@ class ListingOptions:
 
 #: Fields of groups that are no options of `doubts`.
 _WITHOUT = {
-    "annotators", "headers", "labels", "negative", "numbers", "vectors", "normalise", "drop_punctuation", "C",
-    "epsilon", "multiclass", "class_weight", "scoring", "tol", "memory", "store", "solver", "encoder",
+    "annotators", "headers", "labels", "negative", "numbers", "part", "vectors", "normalise",
+    "drop_punctuation", "max_length", "C", "epsilon", "multiclass", "class_weight", "scoring", "tol",
+    "memory", "store", "solver", "encoder",
 }  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def doubts(
     with console.work():
         result = find_doubts(
             tested, documents.examples, labels,
-            cv=listing.folds, random_state=0, progress=console.stage,
+            cv=listing.folds, groups=documents.groups, random_state=0, progress=console.stage,
         )  # fmt: skip
     ranked = result.ranked(documents.ids, listing.at_least)
     if listing.report is not None:

@@ -47,7 +47,7 @@ class JudgingOptions:
             raise WrongUsage(f"--beside {model} is the evaluated model itself; name another model")
 
 
-@partial(options.with_groups, without={"headers", "negative", "id", "numbers", "join"})
+@partial(options.with_groups, without={"headers", "negative", "id", "numbers", "join", "groups"})
 def evaluate(
     model: options.ModelPath,
     corpus: options.CorpusPath,
@@ -76,13 +76,12 @@ def evaluate(
     multilabel = isinstance(fitted.rule, LabelRule)
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=training.negative)
-    reading = replace(reading, headers=training.headers)
+    reading = replace(reading, headers=training.headers, groups=judging.slice)
     regress, separator = judging.regress or training.regress, training.label_separator
     learning = options.LearningOptions(regress, multilabel=multilabel, label_separator=separator)
     documents = corpora.read(
-        console, corpus, reading, learning,
-        groups=judging.slice, kernel=fitted.kernel, recorded=training.columns,
-    )  # fmt: skip
+        console, corpus, reading, learning, kernel=fitted.kernel, recorded=training.columns
+    )
     if not multilabel or documents.labels is None:
         corpora.targets(documents)
     read = time.perf_counter() - started

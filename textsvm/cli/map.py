@@ -36,7 +36,9 @@ class MapOptions:
 
 
 #: Fields of groups that are no options of `map`.
-_WITHOUT = {"annotators", "headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part"}
+_WITHOUT = {
+    "annotators", "groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part",
+}  # fmt: skip
 
 
 @partial(options.with_groups, without=_WITHOUT)

@@ -45,13 +45,14 @@ class RecordedOptions:
     headers: bool = False
     regress: str | None = None
     label_separator: str | None = None
+    groups: str | None = None
     columns: dict[str, str] = field(default_factory=dict)  #: Columns of the training table, by role
 
     @classmethod
     def of(cls, model: TrainedModel) -> RecordedOptions:
         """Options of a model; values of wrong type in its file are ignored."""
         info, reading = model.info, model.info.get("reading")
-        names = ("positive", "negative", "regress", "label_separator")
+        names = ("positive", "negative", "regress", "label_separator", "groups")
         strings = {name: value for name in names if isinstance(value := info.get(name), str)}
         if isinstance(model.rule, LabelRule):
             strings.setdefault("label_separator", ";")  # saved in Python
@@ -117,6 +118,7 @@ def save_model(
         "format": corpus.format, "part": reading.part,
         "reading": reading.as_dict() | ({"detected": corpus.detected} if corpus.detected else {}),
         "regress": learning.regress, "label_separator": learning.separator,
+        **({"groups": reading.groups} if reading.groups else {}),
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip
     with output.place() as path:

@@ -161,6 +161,10 @@ class ReadingOptions(TableOptions):
         "Exports of annotation tools: labels of the majority, of all (a document each), or of an annotator.",
         metavar="majority|all|NAME", default="majority",
     )  # fmt: skip
+    groups: str | None = _folds(
+        "Keep documents with one value in this column (such as a book), or in one `folder`, on one side of "
+        "every split.", metavar="COLUMN",
+    )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
@@ -223,9 +227,6 @@ class FoldOptions:
 
     folds: int = _folds("Number of folds.", default=5, min=2)
     repeats: int = _folds("Number of repetitions with new folds.", default=1, min=1)
-    groups: str | None = _folds(
-        "Keep documents with one value in this column, or in one `folder`, in one fold.", metavar="COLUMN"
-    )
     group_duplicates: bool = _folds("Keep near-duplicates in one fold.", default=False)
     seed: int = seed_field("Random seed.", panel="Folds")
 

@@ -14,7 +14,7 @@ from textsvm.cli.output import Output
 from textsvm.errors import InputError, warn_user
 from textsvm.evaluation import comparison, drift, judge
 from textsvm.evaluation.comparison import Predictions
-from textsvm.evaluation.estimate import truth_of
+from textsvm.evaluation.estimate import groups_of, truth_of
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
 from textsvm.model.rules import NumberRule
@@ -76,7 +76,7 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
             level=level if isinstance(level := named.get("level"), int) else None,
             headers=named.get("headers") is True, skip_invalid=facts.get("skip_invalid") is True,
             sheet=named.get("sheet"), encoding=named.get("encoding"),
-            annotators=named.get("annotators", MAJORITY),
+            annotators=named.get("annotators", MAJORITY), groups=training.groups,
         )  # fmt: skip
         learning = LearningOptions(
             regress=training.regress, weights=facts.get("weights"), multilabel=separator is not None,
@@ -195,7 +195,7 @@ def _train_again(
     with console.work(None):
         widened, examples = model_files.examples_for(fitted, fresh)
         before = judge.predict(widened, examples, [], training.positive, console.stage)[1]
-        again = train(settings, trained.examples, truth, trained.weights, console.stage)
+        again = train(settings, trained.examples, truth, trained.weights, console.stage, trained.groups)
         if again.record.unfinished:
             warn_user(again.record.unfinished, NotConvergedWarning)
         try:
@@ -206,8 +206,8 @@ def _train_again(
                     )
                 else:
                     result = cross_validate(
-                        machine, trained.examples, truth,
-                        cv=folds, sample_weight=trained.weights, progress=console.stage,
+                        machine, trained.examples, truth, cv=folds, groups=trained.groups,
+                        sample_weight=trained.weights, progress=console.stage,
                     )  # fmt: skip
                     after = result.predictions[n_old:]
                     decision = result.decision[result.tested > 0] if single else None
@@ -216,8 +216,9 @@ def _train_again(
         except InputError as error:
             console.say(f"note: no cross-validation: {error}")
         numbers = drift.record(
-            again, len(trained), lambda rows: trained.subset(rows.tolist()).examples, decision
-        )
+            again, len(trained), lambda rows: trained.subset(rows.tolist()).examples, decision,
+            groups_of(trained),
+        )  # fmt: skip
     console.say_device(again.device_in_use)
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
     if trained.targets is not None:

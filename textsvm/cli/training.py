@@ -59,7 +59,7 @@ def fit(
         baseline = LengthBaseline.fit(training.examples, training.targets)
     truth, seconds = truth_of(training), dict[str, float]()
     lap(seconds, "estimate", clock)
-    model = train(settings, training.examples, truth, training.weights, console.stage)
+    model = train(settings, training.examples, truth, training.weights, console.stage, training.groups)
     took = sum(model.record.seconds.get(stage, 0.0) for stage in ("features", "gram", "solve"))
     if took >= 1:
         console.say(f"kernel matrix: {model.record.gram}; took {took:.2g} s")
@@ -75,6 +75,7 @@ def fit(
         "drift": drift.record(
             model, len(training), lambda index: training.subset(index.tolist()).examples,
             predictions.decision if predictions and isinstance(settings, ClassifierSettings) else None,
+            estimate.groups_of(training),
         )
     }  # fmt: skip
     if baseline is not None:
@@ -88,7 +89,7 @@ def fit(
         near = corpora.held_out_near_duplicates(console, model, training, test)
         facts["holdout"] = judged.as_dict() | {"near_duplicates": near}
         verdict = estimate.verdict_on(judged.metrics, truth, truth_of(test), f"{judged.n:,} documents")
-        verdict = replace(verdict, distinct=estimate.share_distinct(training))
+        verdict = replace(verdict, distinct=estimate.share_distinct(training), grouped=bool(training.groups))
     if verdict is not None and of_labelling:
         where = f"{verdict.where} of texts chosen by `textsvm label`, difficult ones first"
         verdict = replace(verdict, where=where)

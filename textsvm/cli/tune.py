@@ -137,9 +137,7 @@ def tune(
     from textsvm.selection.tuning import tune as run_search
 
     grid, tuned = settings.grid(model_options, learning)
-    documents = corpora.read(
-        console, corpus, reading, learning, groups=folds.groups, kernel=grid["kernel"][0]
-    )
+    documents = corpora.read(console, corpus, reading, learning, kernel=grid["kernel"][0])
     tuned, grids = settings.settle_grid(model_options.kernel, tuned, grid, documents)
     truth = corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)

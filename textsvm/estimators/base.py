@@ -100,14 +100,17 @@ class KernelEstimator(BaseEstimator):
         """Raise scikit-learn's NotFittedError before `fit`."""
         check_is_fitted(self)
 
-    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None) -> Self:
+    def _fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None,
+        groups: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
         settings = self.settings
         source = (settings.classifier if isinstance(settings, CalibrationSettings) else settings).source
         if isinstance(source, MatrixSource | VectorSource):
             check(settings)
             self._check_rows(X, source.unfitted if isinstance(source, VectorSource) else None)
         warn_of_column(y)
-        return self._set_model(train(settings, X, y, sample_weight, progress), X)
+        return self._set_model(train(settings, X, y, sample_weight, progress, groups), X)
 
     def _check_rows(self, X: Any, kernel: Kernel | None) -> Any:
         """scikit-learn's check of vectors for a kernel, or of a precomputed kernel matrix."""

@@ -108,16 +108,18 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         return self.estimator or SVC()
 
     def fit(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
-    ) -> Self:
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
+        progress: StageProgress | None = None,
+    ) -> Self:  # fmt: skip
         """Train on texts; all folds and the final machines share a Gram, unless the kernel learns (idf).
 
         Parameters
         ----------
-        X, y, sample_weight, progress
-            See `SVC.fit`. Weights count in the machines and in the calibration.
+        X, y, sample_weight, groups, progress
+            See `SVC.fit`. Weights count in the machines and in the calibration. With groups, probabilities,
+            prediction sets and rejection are those for texts of new groups.
         """
-        return self._fit(X, y, sample_weight, progress)
+        return self._fit(X, y, sample_weight, progress, groups)
 
     def with_model(self, model: TrainedModel, X: Any) -> Self:
         raise NotImplementedError("a CalibratedSVC is not tuned; tune its estimator")

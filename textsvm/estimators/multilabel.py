@@ -111,13 +111,14 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         self.encoder = encoder
 
     def fit(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
-    ) -> Self:
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
+        progress: StageProgress | None = None,
+    ) -> Self:  # fmt: skip
         """Train on texts; folds share the Gram of all texts, unless the kernel learns (idf).
 
         Parameters
         ----------
-        X, progress
+        X, groups, progress
             See `textsvm.SVC.fit`.
         y : sequence of n tuples, lists or sets of labels; or array or sparse matrix, shape (n, n_classes)
             A matrix of 0 and 1, as from `sklearn.preprocessing.MultiLabelBinarizer`. A text may have no
@@ -125,7 +126,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0. Thresholds count every text once.
         """
-        return self._set_model(train(self.settings, X, y, sample_weight, progress), X)
+        return self._set_model(train(self.settings, X, y, sample_weight, progress, groups), X)
 
     def predict(self, X: Any) -> Any:
         """Predict the labels of each text, in the form of the training labels: tuples, array or matrix."""

@@ -179,8 +179,9 @@ class SVC(ClassifierMixin, KernelEstimator):
         self.encoder = encoder
 
     def fit(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
-    ) -> Self:
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
+        progress: StageProgress | None = None,
+    ) -> Self:  # fmt: skip
         """Train on texts.
 
         Parameters
@@ -193,10 +194,13 @@ class SVC(ClassifierMixin, KernelEstimator):
             Labels of two or more classes: strings, whole numbers or bools.
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0; weight 2 counts a text twice. A text of weight 0 counts in idf and odds alone.
+        groups : array-like, shape (n,), optional
+            Books, threads: all folds keep the texts of a group on one side, so that the choice of kernel and
+            C, offsets and probabilities suit texts of new groups.
         progress : callable, optional
             Called with the stage, the work done and the total work (`StageProgress`).
         """
-        return self._fit(X, y, sample_weight, progress)
+        return self._fit(X, y, sample_weight, progress, groups)
 
 
 class SVR(RegressorMixin, KernelEstimator):

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -129,7 +129,7 @@ def _by_folds(model: BaseEstimator) -> GridSearchCV:
     return GridSearchCV(model, {"C": [0.1, 0.3, 1, 3]}, cv=3, n_jobs=n_threads())
 
 
-def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
+def answer(model: Any, train: Any, labels: ArrayLike, test: Any, groups: ArrayLike | None = None) -> Answer:
     """Train a classifier of scikit-learn, or by settings of this package, and predict the test part."""
     # Threads: LIBLINEAR releases the GIL, and worker processes would take seconds to start.
     with warnings.catch_warnings(), parallel_config(backend="threading"):
@@ -139,8 +139,11 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
         clock = time.perf_counter()
         try:
             if isinstance(model, ClassifierSettings):
-                fitted = train_model(model, train, labels)
+                fitted = train_model(model, train, labels, groups=groups)
             else:
+                last = model[-1] if isinstance(model, Pipeline) else model
+                if groups is not None and isinstance(last, GridSearchCV):
+                    last.cv = list(StratifiedGroupKFold(last.cv).split(labels, labels, groups))
                 fitted = model.fit(train, labels)
         except InputError:
             raise
@@ -186,6 +189,7 @@ def compare(
     parts: Sequence[Part],
     ours: Mapping[str, Maker],
     progress: StageProgress | None = None,
+    groups: Sequence[str] | None = None,
 ) -> list[Compared]:
     """Train and judge both baselines and the given classifiers; the baselines come first.
 
@@ -194,7 +198,7 @@ def compare(
     texts : sequence of str, or vectors, or a dict of columns; n of them
     labels : sequence of length n
     parts : sequence of (train, test)
-        Indices; test parts are disjoint.
+        Indices; test parts are disjoint. Folds that tune on a training part keep `groups` together.
     ours : mapping of str to callable
         Factories of settings or of scikit-learn classifiers, by name.
     progress : StageProgress, optional
@@ -214,7 +218,7 @@ def compare(
         for k, part in enumerate(parts):
             if progress is not None:
                 progress("compare", number * len(parts) + k, len(makers) * len(parts))
-            answers.append(_answer(make(), texts, labels, part))
+            answers.append(_answer(make(), texts, labels, part, groups))
         predicted = np.concatenate([result.predicted for result in answers])
         fields = {
             "name": name,
@@ -236,14 +240,17 @@ def _chosen_in_folds(descriptions: list[str]) -> str:
     return "; ".join(f"{text} in {n} of {len(descriptions)} folds" for text, n in counts.most_common())
 
 
-def _answer(model: object, texts: object, labels: Sequence[object], part: Part) -> Answer:
+def _answer(
+    model: object, texts: object, labels: Sequence[object], part: Part, groups: Sequence[str] | None
+) -> Answer:
     train, test = part
     train_examples, test_examples = select_examples(texts, train), select_examples(texts, test)
-    return answer(model, train_examples, select_examples(labels, train), test_examples)
+    of_train = None if groups is None else [groups[i] for i in train]
+    return answer(model, train_examples, select_examples(labels, train), test_examples, of_train)
 
 
 def _warm_up(make: Maker, texts: object, labels: Sequence[object], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
     of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
     few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
-    _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))
+    _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()), None)

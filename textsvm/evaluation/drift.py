@@ -26,7 +26,7 @@ from textsvm.errors import InputError
 from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, Compute, is_default
 from textsvm.model.trained import TrainedModel
-from textsvm.sources.copies import copy_groups, text_digests
+from textsvm.sources.copies import copy_groups, n_copies, text_digests
 from textsvm.text.documents import Documents, MultiView, batches
 
 #: Length of the p-mers.
@@ -185,9 +185,10 @@ def _pmers(documents: Documents, p: int) -> Words:
 
 
 def record(
-    model: TrainedModel, n: int, examples_of: Callable[[Ints], Any], decision: Floats | None
-) -> dict[str, float | None]:
-    """Measure a model on a few of its n training texts: "symbols", "features" (shares) and "margin".
+    model: TrainedModel, n: int, examples_of: Callable[[Ints], Any], decision: Floats | None,
+    groups: Ints | None = None,
+) -> dict[str, float | None]:  # fmt: skip
+    """Measure a model on a few of n training texts, or groups: "symbols", "features" (shares) and "margin".
 
     A value is None if it cannot be measured. `decision` are values of training texts by machines that were
     not trained on them, of a classifier with a label for each text; a calibrated model has their median.
@@ -196,8 +197,9 @@ def record(
     values["margin"] = model.record.margin
     if decision is not None:
         values["margin"] = float(np.median(margins(decision)))
-    _, test = _sample(model, n)
-    rest = np.flatnonzero(~np.isin(model.support.indices, test))
+    groups = np.arange(n) if groups is None else groups
+    _, test = _sample(model, n, None, groups)
+    rest = np.flatnonzero(~np.isin(groups[model.support.indices], groups[test]))
     support = SupportSymbols(model, rest)
     if support.available and len(rest):
         documents = support.read(examples_of(test))
@@ -208,8 +210,8 @@ def record(
     return values
 
 
-def _sample(model: TrainedModel, n: int, classes: Ints | None = None) -> tuple[Ints, Ints]:
-    """Indices of a few of n training texts: a training part and a test part; `classes`: rare ones whole."""
+def _sample(model: TrainedModel, n: int, classes: Ints | None, groups: Ints | None) -> tuple[Ints, Ints]:
+    """Indices of a few of n training texts, for training and test; rare classes whole, groups in one part."""
     size = SLOW_SAMPLE if model.kernel is not None and model.kernel.cost.quadratic else SAMPLE
     support = model.support.documents
     if support is not None and len(support):
@@ -222,22 +224,28 @@ def _sample(model: TrainedModel, n: int, classes: Ints | None = None) -> tuple[I
         drawn = np.sort(np.argsort(np.random.default_rng(1).permutation(n + 1)[block], kind="stable")[:size])
         # Every fifth text is tested, hence never all of several texts of a class.
         order = order[drawn[np.argsort(np.arange(len(drawn)) % round(1 / TESTED) != 2, kind="stable")]]
+    if groups is not None and n_copies(groups):
+        rows = np.sort(order[:size])
+        number = np.unique(groups[rows], return_inverse=True)[1]
+        in_test = np.random.default_rng(2).permutation(number.max() + 1)[number] < TESTED * (number.max() + 1)
+        return rows[~in_test], rows[in_test]
     tested = max(1, round(TESTED * min(size, n)))
     return np.sort(order[tested:size]), np.sort(order[:tested])
 
 
 def decide_sample(
-    settings: ClassifierSettings, model: TrainedModel, examples_of: Callable[[Ints], Any], labels: list[Any]
-) -> tuple[Ints, Ints, Floats, AnyArray] | None:
+    settings: ClassifierSettings, model: TrainedModel, examples_of: Callable[[Ints], Any], labels: list[Any],
+    groups: Ints | None = None,
+) -> tuple[Ints, Ints, Floats, AnyArray] | None:  # fmt: skip
     """Train with kernel, C and loss of a model on a few of its texts: indices of these and of others, and the
     decision values and predictions of the others.
 
     Training texts have the classes of the others, and no copies. None without a kernel or with few texts.
     """
-    train, test = _sample(model, len(labels))
+    train, test = _sample(model, len(labels), None, groups)
     classes = np.unique(labels, return_inverse=True)[1]
     if not np.isin(classes[test], classes[train]).all():
-        train, test = _sample(model, len(labels), classes)
+        train, test = _sample(model, len(labels), classes, groups)
     record = model.record
     if model.kernel is None or not len(train):
         return None
@@ -256,7 +264,7 @@ def decide_sample(
             test = test[np.isin(classes[test], classes[train])]
             if not len(test):
                 return None
-            return train, test, *decide_test_part(settings, examples_of, labels, (train, test))
+            return train, test, *decide_test_part(settings, examples_of, labels, (train, test), groups)
     except InputError:  # such as a sample of a single class
         return None
 

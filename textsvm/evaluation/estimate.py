@@ -21,9 +21,9 @@ from textsvm.model.rules import NumberRule, Rule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, NoveltySettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.sources.copies import copy_groups, n_copies, n_separated, text_digests
+from textsvm.sources.copies import copy_groups, joined, n_copies, n_separated, text_digests
 from textsvm.training.fold_grams import Task, decide_folds
-from textsvm.training.folds import Splitting
+from textsvm.training.folds import Splitting, as_groups
 from textsvm.training.problems import fold_predictions
 from textsvm.training.train import read_training_data
 
@@ -58,6 +58,7 @@ class Verdict:
     metric: str  #: {"accuracy", "micro_f1", "mae"}
     distinct: float = 1.0  #: Share of the documents that are no copies
     total: int = 0  #: As in `TestPredictions`
+    grouped: bool = False  #: Whether the documents are of groups that the model was not trained on
 
     @property
     def better(self) -> bool:
@@ -77,7 +78,7 @@ class Verdict:
     def sentence(self) -> str:
         """Both figures."""
         tested = f"{self.n:,} of {self.total:,} " if self.total > self.n else ""
-        where = f"on {tested}documents held out of training ({self.where})"
+        where = f"on {tested}documents {'of new groups, ' * self.grouped}held out of training ({self.where})"
         if self.metric == "mae":
             return f"mean error {self.value:.3g} {where}; always {self.answer}: {self.constant:.3g}"
         name = "right" if self.metric == "accuracy" else "micro F1"
@@ -108,7 +109,9 @@ def estimate_quality(
     if predictions is not None or not isinstance(settings, ClassifierSettings):
         return predictions
     truth = truth_of(training)
-    sample = drift.decide_sample(settings, model, lambda rows: training.subset(rows.tolist()).examples, truth)
+    sample = drift.decide_sample(
+        settings, model, lambda rows: training.subset(rows.tolist()).examples, truth, groups_of(training)
+    )
     if sample is None:
         return None
     trained, indices, decision, predicted = sample
@@ -123,20 +126,21 @@ def verdict_of(model: TrainedModel, training: Corpus, predictions: TestPredictio
     """From the choice of the kernel or `estimate_quality`; None without both."""
     truth, record = truth_of(training), model.record
     accuracy, n_trials = record.held_out_accuracy, record.n_trials  # of a choice or a calibration
+    grouped = training.groups is not None
     if accuracy:
         copies = copies_of(training)
         best = f", best of {n_trials} kernels and values of C" if n_trials > 1 else ""
-        judged = of_several_texts(truth, copies)
+        judged = of_several_texts(truth, joined(groups_of(training), copies))
         verdict = verdict_on(
             {"accuracy": accuracy}, truth, judged, f"cross-validation{best}{_kept_together(n_copies(copies))}"
         )
-        return replace(verdict, total=len(truth), distinct=share_distinct(training))
+        return replace(verdict, total=len(truth), distinct=share_distinct(training), grouped=grouped)
     if predictions is None or (predictions.part and len(predictions.indices) < ENOUGH):
         return None
     judged = [truth[i] for i in predictions.indices.tolist()]
     metrics = _metrics(judged, predictions.predicted, model.rule)
     verdict = verdict_on(metrics, truth, judged, predictions.where, predictions.part)
-    return replace(verdict, total=predictions.total, distinct=share_distinct(training))
+    return replace(verdict, total=predictions.total, distinct=share_distinct(training), grouped=grouped)
 
 
 def copies_of(corpus: Corpus) -> Ints | None:
@@ -144,9 +148,14 @@ def copies_of(corpus: Corpus) -> Ints | None:
     return copy_groups(text_digests(corpus.examples))
 
 
+def groups_of(corpus: Corpus) -> Ints | None:
+    """Group of each document as a number; None without groups."""
+    return None if corpus.groups is None else as_groups(corpus.groups, len(corpus))
+
+
 def share_distinct(corpus: Corpus) -> float:
-    """Share of the documents that are no copies."""
-    return 1 - n_copies(copies_of(corpus)) / len(corpus)
+    """Share of the documents that are no copies; with groups, of groups among the documents."""
+    return 1 - n_copies(joined(groups_of(corpus), copies_of(corpus))) / len(corpus)
 
 
 def of_several_texts(truth: Sequence[object], copies: Ints | None) -> list[Any]:
@@ -182,9 +191,9 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         settings = replace(settings, C=record.C, loss=record.loss)
     try:
         examples, target, weight = read_training_data(
-            settings, training.examples, truth_of(training), training.weights
+            settings, training.examples, truth_of(training), training.weights, groups=training.groups
         )
-        folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
+        folds = Splitting(FOLDS).quietly(target)
         if n_separated(target.copies, folds):
             return None
         values = decide_folds(settings, examples, Task(target, weight, folds), SECONDS)

@@ -117,10 +117,11 @@ def predict_one_class(
     from textsvm.training.train import train_here
 
     inside = np.array(inliers)
+    groups = np.arange(len(combined)) if combined.groups is None else np.array(combined.groups)
     fresh = np.arange(n_old, len(combined))
     parts = [(model, fresh[~inside[fresh]])]
     for test in np.array_split(fresh[inside[fresh]], folds):
-        train = combined.subset(np.flatnonzero(inside & ~np.isin(np.arange(len(inside)), test)).tolist())
+        train = combined.subset(np.flatnonzero(inside & ~np.isin(groups, groups[test])).tolist())
         if len(test):
             parts.append((train_here(settings, train.examples, None, train.weights), test))
     predicted = np.full(len(combined), None)

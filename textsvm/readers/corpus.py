@@ -21,6 +21,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]
+LabelledCells = tuple[Label | None, list[str]]  #: Of a row: its label, and cells that are not read
 #: Id, or file and line, of damaged or omitted documents, and the problem.
 Problems = list[tuple[str, str]]
 #: Cells of a row of a table, by the names of the columns.
@@ -247,8 +248,8 @@ class Corpus:
         Columns that were not named, of texts and labels, by their role: "text" and "label".
     reading : dict
         Decisions of the reader: format, number of documents, classes, and where they apply the columns of
-        each role, separator, header (bool), encoding and level of the folders of classes. A list of values
-        if files differ. `reading_line` has them in a line.
+        each role, separator, header (bool), encoding and level of the folders of classes; "grouping" is a
+        column that may be one of groups. A list of values if files differ. `reading_line` has them in a line.
 
     Examples
     --------
@@ -434,7 +435,7 @@ def reading_line(reading: Json) -> str:
         fact = " or ".join(map(_decision, value if isinstance(value, list) else [value]))
         if name == "label" and classes:
             fact += f" ({len(classes):,})"
-        if name not in ("source", "format", "documents", "classes", "columns"):
+        if name not in ("source", "format", "documents", "classes", "columns", "grouping"):
             facts.append(fact if name == "encoding" else f"{name.replace('_', ' ')} {fact}")
     if classes and "label" not in reading:
         facts.append(f"{plural(len(classes), 'class')} ({first_few(classes)})")
@@ -452,6 +453,19 @@ def take(values: Any, indices: Sequence[int]) -> Any:
     if isinstance(values, StoredTexts):
         return values.take(indices)
     return [values[i] for i in indices] if isinstance(values, Sequence) else values[indices]
+
+
+def grouping(rows: Sequence[LabelledCells], names: Sequence[str]) -> str | None:
+    """The column, of cells of labelled rows, whose values occur again and have one label each, as books."""
+    rows, sizes = [row for row in rows if isinstance(row[0], str)], dict[str, int]()
+    n_labels = len({label for label, _ in rows})
+    for k, name in enumerate(names):
+        pairs = Counter((cells[k], label) for label, cells in rows)
+        again = [label for (_, label), count in pairs.items() if count > 1]
+        alone = len({value for value, _ in pairs if value}) == len(pairs)
+        if alone and len(again) >= 5 and n_labels < len(pairs) < len(rows) / 2 and len(set(again)) > 1:
+            sizes[name] = len(pairs)
+    return min(sizes, key=sizes.__getitem__, default=None)
 
 
 def select_examples(examples: Any, indices: Sequence[int]) -> Any:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, encoding_of, is_binary
-from textsvm.readers.corpus import Document, InvalidRows, ReadOptions
+from textsvm.readers.corpus import Document, InvalidRows, LabelledCells, ReadOptions, grouping
 from textsvm.readers.files import HEAD, File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
@@ -55,7 +55,7 @@ def read_folders(
 ) -> Iterator[Document]:
     """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
     paths = {file.name: class_folders(PurePosixPath(file.name).parent) for file in files}
-    level = class_level(paths.values(), options)
+    level, sample = class_level(paths.values(), options), list[LabelledCells]()
     for number, file in enumerate(files, 1):
         path = paths[file.name]
         if len(path) < level:
@@ -71,9 +71,11 @@ def read_folders(
                 raise InputError(f"--groups folder: {file.name} is not in a folder below that of its class")
             label, part = path[level - 1] if level else None, part_of(str(PurePosixPath(file.name).parent))
             group = "/".join(path[: level + 1]) if options.group else None
+            sample.append((label, ["/".join(path[: level + 1]) if len(path) > level else ""]))
             yield Document(file.name, text, label, part, group=group)
         if progress is not None and (number % 256 == 0 or number == len(files)):
             progress(number, len(files))
+    options.decide(grouping=grouping(sample, ["folder"] if options.group is None else []))
 
 
 def class_folders(folder: PurePosixPath) -> tuple[str, ...]:

@@ -36,8 +36,10 @@ from textsvm.readers.corpus import (
     Document,
     InvalidRows,
     Label,
+    LabelledCells,
     ReadOptions,
     Row,
+    grouping,
     is_number,
     parse_number,
     parse_weight,
@@ -77,6 +79,8 @@ _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),""
 _BATCH = 1 << 12
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _RENAME = "rename one, or name it by its number"
+#: Cells of columns that are not read in which groups are looked for.
+SAMPLE = 200_000
 #: Rows that show whether each row begins with its name, as R writes them.
 _ROWS_FOR_NAMES = 10
 #: Rows in which the first label of a table without a header must occur again.
@@ -147,15 +151,20 @@ def read_tables(
         columns = _columns_read(table, roles, options)
         options.decide(**columns, separator=table.separator, header=header, encoding=encoding)
         rows = _DocumentRows(file.name, table, roles, options, problems, len(files) > 1)
+        read = {*chain(*roles.values())} if options.group is None and options.labelled else {*table.names}
+        spare, sample = [name for name in table.names if name not in read], list[LabelledCells]()
         total = 0
         for number, line, row in table.rows:
             total += 1
             document = rows.document(number, line, row)
             if document is not None:
+                if 0 < len(spare) < SAMPLE - len(sample) * len(spare) and isinstance(row, Mapping):
+                    sample.append((document.label, [str(row.get(name) or "")[:100] for name in spare]))
                 yield document
             if number % PROGRESS_STEP == 0:
                 report()
         problems += [(file.name, note) for note in notes]
+        options.decide(grouping=grouping(sample, spare))
         rows.invalid.check(total)
 
 

@@ -147,9 +147,9 @@ def cross_validate(
     1.0
     """
     settings, started = settings_of(model), time.perf_counter()
-    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
+    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive, groups)
     names = metric_names(target, metrics)
-    splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
+    splitting = Splitting(cv, None, repeats, random_state, group_duplicates)
     task = Task(target, weight, splitting.folds(target))
     for train, _ in task.folds:
         problem_of(settings, target, train, weight)
@@ -211,9 +211,10 @@ def choose_and_test(
     for number, (train, test) in enumerate(task.folds):
         step = of_all(progress, number, len(task.folds))
         weight = None if task.weight is None else task.weight[train]
+        groups = task.target.take(train).groups
         # `fold_values` learns offsets from the other folds.
         plain = replace(settings, scoring="accuracy")
-        model = train_here(plain, [texts[i] for i in train], labels[train], weight, step)
+        model = train_here(plain, [texts[i] for i in train], labels[train], weight, step, groups)
         for stage, spent in model.record.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
         clock = time.perf_counter()
@@ -296,12 +297,13 @@ def learning_curve(
     y: object,
     result: CrossValidation,
     *,
+    groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> LearningCurve:
     """Learning curve: errors of the cross-validation `result`, and of its folds thinned to `SHARES`.
 
-    Raises InputError if there are too few texts.
+    `groups` are those of `result`. Raises InputError if there are too few texts.
     """
     metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in result.mean)
     strata = np.zeros(len(result.tested)) if metric != "accuracy" else np.asarray(y, object)
@@ -316,8 +318,9 @@ def learning_curve(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakageWarning)  # `cross_validate` has warned about these folds
         thin = cross_validate(
-            model, X, y, cv=folds, sample_weight=sample_weight, metrics=[metric], progress=progress
-        )
+            model, X, y, cv=folds, groups=groups, sample_weight=sample_weight, metrics=[metric],
+            progress=progress,
+        )  # fmt: skip
     k = len(result.folds)
     fewer = np.array([row[metric] for row in thin.table]).reshape(k, len(SHARES))
     values = np.column_stack([fewer, [row[metric] for row in result.table]])

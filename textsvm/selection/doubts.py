@@ -36,6 +36,7 @@ from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
+from textsvm.sources.copies import joined
 from textsvm.training.fold_grams import fold_scores, solve_folds
 from textsvm.training.folds import make_folds, n_together
 from textsvm.training.targets import Target
@@ -144,6 +145,7 @@ def doubts(
     labels: ArrayLike,
     *,
     cv: object = 10,
+    groups: ArrayLike | None = None,
     random_state: int | None = 0,
     progress: StageProgress | None = None,
 ) -> Doubts:
@@ -158,6 +160,8 @@ def doubts(
     labels : array-like, shape (n,)
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         Folds of the decision values, see `textsvm.cross_validate`.
+    groups : array-like, shape (n,), optional
+        Texts of a group (a book, a thread) say nothing about each other's labels.
     random_state : int, optional
         Seed of the folds.
     progress : callable, optional
@@ -184,7 +188,7 @@ def doubts(
     settings = ClassifierSettings() if model is None else getattr(model, "settings", model)
     if not isinstance(settings, ClassifierSettings):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
-    examples, target, _ = read_training_data(settings, texts, labels, None)
+    examples, target, _ = read_training_data(settings, texts, labels, None, groups=groups)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(settings.kernel):
         settings = replace(settings, kernel=plain_kernel(examples))
@@ -221,7 +225,8 @@ def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float
     if decision.ndim == 1:
         decision = np.stack([-decision, decision], axis=1) / 2
     # A copy of a text says nothing new about its label.
-    voters = near if target.copies is None else near.without(target.copies)
+    together = joined(target.groups, target.copies)
+    voters = near if together is None else near.without(together)
     votes = [voters.votes(codes, len(classes), *count_and_power) for count_and_power in VOTES]
     features = np.stack([decision, *votes], axis=2)
     weights, biases = feature_weights(features, codes)

@@ -142,7 +142,7 @@ class GridSearch:
         if self.choose(range(len(self.folds))) == k:
             self.best, self.best_machines = k, []
             labels = labels_of(self.target)
-            model = train_here(settings, examples, labels, self.weight)
+            model = train_here(settings, examples, labels, self.weight, groups=self.target.groups)
             decision = out_of_fold_values(values[: len(self.folds)], self.folds, self.target)
             self.best_model = with_scale(model, decision, labels, self.weight)
             lap(seconds, "solve", clock)

@@ -153,9 +153,9 @@ def tune(
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise InputError(f"minutes={minutes!r} must be a number above 0")
     settings, started = settings_of(model), time.perf_counter()
-    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
+    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive, groups)
     search = GridSearch(grid_points(settings, grid), target, weight, metric)
-    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
+    search.split(Splitting(cv, None, repeats, random_state, group_duplicates), nested)
     call = partial(_try_settings, settings, examples, search, (started, minutes), resume, progress)
     checked = time.perf_counter() - started
     leaks, seconds = devices.run_on(settings.device, call)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Ints, Words
+from textsvm.arrays import Bools, Ints, Words
 from textsvm.kernels.inputs import InputTable
 from textsvm.runtime.compiled import njit, scipy, use_numpy
 from textsvm.runtime.parallel import run
@@ -141,6 +141,14 @@ def n_separated(groups: Ints | None, folds: Sequence[tuple[Ints, Ints]]) -> int:
 
 
 # Groups
+
+
+def in_lone_groups(groups: Ints, codes: Ints) -> tuple[Bools, Ints]:
+    """Whether each example is in the only group of a class, and the codes of these classes."""
+    k = int(codes.max()) + 1
+    group, label = np.divmod(np.unique(groups * k + codes), k)
+    lone = np.bincount(label)[label] == 1
+    return np.isin(groups, group[lone]), label[lone]
 
 
 def merge_groups(first: Ints, second: Ints) -> Ints:

@@ -5,7 +5,7 @@ Some classes may have too few documents (with groups: too few groups) for that n
 
 - a class with a single document stays in every training part: it can be learnt and not tested;
 - a class with fewer documents than folds is tested in some of them;
-- the number of folds is lowered only if no class has enough documents.
+- the number of folds is lowered only if no class has enough documents, or half of them too few groups.
 
 A `RareClassWarning` names these classes.
 
@@ -30,7 +30,7 @@ from textsvm.kernels.base import is_whole
 from textsvm.model.settings import Fold
 from textsvm.runtime.compiled import use_numba
 from textsvm.runtime.parallel import Progress
-from textsvm.sources.copies import BUT_FOR, joined, merge_groups, n_copies, n_separated
+from textsvm.sources.copies import BUT_FOR, in_lone_groups, joined, n_copies, n_separated
 from textsvm.training import leakage
 from textsvm.training.grams import PreparedRows
 from textsvm.training.targets import SEEDS, Target, check_seed
@@ -78,8 +78,6 @@ class Splitting:
                 "group_duplicates, or give groups"
             )
         groups = leakage.near_duplicates(prepared.gram, self.group_duplicates, progress)
-        if self.groups is not None:
-            groups = merge_groups(as_groups(self.groups, prepared.gram.n), groups)
         return replace(self, groups=groups, group_duplicates=None)
 
 
@@ -102,11 +100,11 @@ def make_folds(
     """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices.
 
     A number of folds means shuffled folds, stratified by class (not for regression and several labels per
-    document). Documents of the same group are never on both sides of a fold, nor are copies if that is
-    possible.
+    document). Documents of the same group, of `target` or `groups`, are never on both sides of a fold, nor
+    are copies if that is possible.
     """
     n, copies = len(target.values), target.copies
-    numbers = None if groups is None else as_groups(groups, n)
+    numbers = joined(target.groups, None if groups is None else as_groups(groups, n))
     if not is_whole(repeats) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
     if is_whole(cv):
@@ -280,7 +278,7 @@ class NumberedFolds:
         """Warn about classes that are not tested in every fold."""
         notes = [self._never_tested(), self._seldom_tested()]
         if self.k < self.requested:
-            few = f"{self.k} folds are made and not {self.requested}: there are not enough documents for more"
+            few = f"{self.k} folds are made and not {self.requested}: too few {self.unit}s for more"
             notes.insert(0, few)
         if notes := [note for note in notes if note]:
             warn_user("; ".join(notes), RareClassWarning)
@@ -289,10 +287,8 @@ class NumberedFolds:
         """Documents in the only group of a class, and the codes of these classes."""
         if self.classes is None:
             return np.zeros(len(self.groups), bool), set()
-        k = len(self.classes)
-        group, label = np.divmod(np.unique(self.groups * k + self.target.values), k)
-        lone = np.bincount(label)[label] == 1
-        return np.isin(self.groups, group[lone]), set(label[lone].tolist())
+        fixed, codes = in_lone_groups(self.groups, self.target.values)
+        return fixed, set(codes.tolist())
 
     def _most(self) -> int:
         """Number of folds: as requested, or as many as possible."""
@@ -305,6 +301,11 @@ class NumberedFolds:
             if (sizes > 0).sum() < 2:
                 raise InputError(self._refusal(sizes))
             possible = min(possible, int(sizes.max()))
+            if self.target.groups is not None:
+                # If a part tested more groups of a class than of others, the class would seem too hard.
+                pairs = np.unique(np.stack([self.target.values[free], self.groups[free]]), axis=1)
+                counts = np.unique(pairs[0], return_counts=True)[1]
+                possible = min(possible, max(2, int(np.quantile(counts, 0.5, method="lower"))))
         if possible < 2:
             raise InputError(f"no class has documents in two {self.unit}s that could be tested in turn")
         return min(self.requested, possible)

@@ -32,6 +32,8 @@ class Target:
     positive: Any = None  #: Positive class of two, for metrics; default the second class
     #: Digests of the texts, see `textsvm.sources.copies`; None without texts.
     digests: Words | None = None
+    #: Groups of the user that folds keep together, numbered from 0; None without groups.
+    groups: Ints | None = None
 
     @property
     def copies(self) -> Ints | None:
@@ -41,7 +43,8 @@ class Target:
     def take(self, rows: Ints) -> Target:
         """Targets of some of the examples, with the same classes."""
         digests = None if self.digests is None else self.digests[rows]
-        return replace(self, values=self.values[rows], digests=digests)
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, values=self.values[rows], digests=digests, groups=groups)
 
     @property
     def multilabel(self) -> bool:

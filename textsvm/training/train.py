@@ -56,7 +56,7 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 from textsvm.training.calibration import calibrated_rule
 from textsvm.training.fold_grams import FoldGrams, Task, decide_folds, grams_of, train_and_test
-from textsvm.training.folds import Splitting, make_folds
+from textsvm.training.folds import Splitting, as_groups, make_folds
 from textsvm.training.grams import (
     PreparedRows,
     can_square_hinge,
@@ -134,6 +134,7 @@ def train(
     y: object = None,
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
+    groups: ArrayLike | None = None,
 ) -> TrainedModel:
     """Train a model.
 
@@ -145,6 +146,8 @@ def train(
     y : targets of n examples; None for novelty detection
     sample_weight : array-like, shape (n,), optional
     progress : callable, optional
+    groups : array-like, shape (n,), optional
+        Examples of a group are never on both sides of a fold.
 
     Raises
     ------
@@ -154,7 +157,7 @@ def train(
     if isinstance(settings, CalibrationSettings):
         settings.check()  # the device is that of the classifier, which may be none
     model = devices.run_on(
-        settings.device, lambda device: train_here(settings.on(device), X, y, sample_weight, progress)
+        settings.device, lambda device: train_here(settings.on(device), X, y, sample_weight, progress, groups)
     )
     if model.device == settings.device:
         return model
@@ -165,16 +168,19 @@ def train(
 
 
 def decide_test_part(
-    settings: ClassifierSettings, examples: Callable[[Ints], Any], labels: Sequence[object], fold: Fold
-) -> tuple[Floats, AnyArray]:
+    settings: ClassifierSettings, examples: Callable[[Ints], Any], labels: Sequence[object], fold: Fold,
+    groups: Ints | None,
+) -> tuple[Floats, AnyArray]:  # fmt: skip
     """Decision values and predictions of the test part of a fold by a model of its training part.
 
-    `examples` selects examples by their indices. No values depend on the number of threads of BLAS.
+    `examples` selects examples by their indices, `groups` are those of all examples. No values depend on the
+    number of threads of BLAS.
     """
     train, test = fold
     rows, n = np.concatenate([train, test]), len(train)
     if settings.scoring != "accuracy":  # the offsets of a rule are learnt by a whole training
-        model = train_here(settings, examples(train), [labels[i] for i in train])
+        of_train = None if groups is None else groups[train]
+        model = train_here(settings, examples(train), [labels[i] for i in train], groups=of_train)
         with one_blas_thread():
             decision = model.decision_function(examples(test))
         return decision, model.rule.predictions(decision)
@@ -192,10 +198,11 @@ def train_here(
     y: object = None,
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
+    groups: ArrayLike | None = None,
 ) -> TrainedModel:
     """`train` without a second try on the CPU if the memory of a GPU does not suffice: all steps in order."""
     clock = time.perf_counter()
-    training = read(settings, X, y, sample_weight, progress)
+    training = read(settings, X, y, sample_weight, progress, groups)
     split(training)
     training.seconds["check"] = time.perf_counter() - clock
     with training.settings.at_work(training.device):
@@ -219,12 +226,13 @@ def read(
     y: object,
     sample_weight: ArrayLike | None,
     progress: StageProgress | None,
+    groups: ArrayLike | None,
 ) -> TrainingState:
     """Check the inputs, and state the learning problem."""
     calibration = settings if isinstance(settings, CalibrationSettings) else None
     of_machines = settings.classifier if isinstance(settings, CalibrationSettings) else settings
     of_machines = _on_columns(of_machines, X)
-    examples, target, weight = read_training_data(of_machines, X, y, sample_weight)
+    examples, target, weight = read_training_data(of_machines, X, y, sample_weight, groups=groups)
     problem = problem_of(of_machines, target, np.arange(len(examples)), weight)
     if isinstance(of_machines, ClassifierSettings) and of_machines.scoring != "accuracy":
         weighted = target.values if weight is None else target.values[weight > 0]
@@ -238,9 +246,10 @@ def read(
 
 
 def read_training_data(
-    settings: Settings, X: object, y: object, sample_weight: ArrayLike | None, positive: object = None
-) -> tuple[Any, Target, Floats | None]:
-    """Check settings, and examples, targets and weights of a user.
+    settings: Settings, X: object, y: object, sample_weight: ArrayLike | None, positive: object = None,
+    groups: ArrayLike | None = None,
+) -> tuple[Any, Target, Floats | None]:  # fmt: skip
+    """Check settings, and examples, targets, weights and groups of a user.
 
     `positive` is the positive class of two, for metrics.
     """
@@ -250,7 +259,11 @@ def read_training_data(
     n = len(examples)
     if n == 0:
         raise InputError("there are no documents to train on")
-    target = replace(as_target(settings, y, n), digests=text_digests(examples, settings.source))
+    numbers, digests = (
+        None if groups is None else as_groups(groups, n),
+        text_digests(examples, settings.source),
+    )
+    target = replace(as_target(settings, y, n), digests=digests, groups=numbers)
     check_order(examples, target)
     if positive is not None:
         target = with_positive(target, positive)
@@ -334,7 +347,7 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
         default = default.with_loss("hinge")
     sentence = ""
     if default.encoder is not None:
-        default, sentence = weigh_encoder(default, documents, target.copies, problem.weight)
+        default, sentence = weigh_encoder(default, documents, (target.groups, target.copies), problem.weight)
         sentence = f"; {sentence}"
         kernel = default.kernel()
     C, budget = float(settings.C), settings.time_budget
@@ -342,7 +355,7 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
         choice = Choice(kernel, default.C * C, default.loss, default.description(C, kernel))
     else:
         choice = choose_by_trials(
-            default, documents, target.copies, problem.weight, C, budget, training.progress
+            default, documents, (target.groups, target.copies), problem.weight, C, budget, training.progress
         )
     training.choice = replace(choice, description=choice.description + sentence)
     training.kernel, training.documents = choice.kernel, documents
@@ -552,12 +565,12 @@ def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Float
     target, weight = training.target, training.weight
     fixed = with_chosen(settings, training.choice, TOLERANCE)
     rows = np.arange(len(target.values)) if weight is None else np.flatnonzero(weight)
-    groups = None
+    groups = target.groups
     if training.choice is not None:
         plain = Candidate(plain=1.0).kernel()
-        groups = near_copies(encode_for(settings, plain, training.examples, target, None), COMPARISON)
-        groups = None if groups is None else groups[rows]
-    parts = Splitting(FOLDS, groups).quietly(target.take(rows))
+        documents = encode_for(settings, plain, training.examples, target, None)
+        groups = near_copies(documents, COMPARISON, groups)
+    parts = Splitting(FOLDS, None if groups is None else groups[rows]).quietly(target.take(rows))
     task = Task(target, weight, [(rows[train_part], rows[test]) for train_part, test in parts])
     with fixed.at_work(training.device):
         grams = grams_of(fixed, training.documents, task)
