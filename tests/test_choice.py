@@ -232,6 +232,21 @@ def test_few_pieces_of_longer_works_learn_no_weights(kernel):
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_texts_of_few_groups_learn_no_weights(kernel):
+    random.seed(1)
+    texts = ["".join(random.choices("abcdefgh  ", k=random.randint(20, 200))) for _ in range(160)]
+    labels, few, many = (
+        [k % 2 for k in range(160)],
+        [k % 16 for k in range(160)],
+        [k % 80 for k in range(160)],
+    )
+    for groups, learns in ((few, False), (many, True), (None, True)):
+        model = SVC(kernel).fit(texts, labels, groups=groups)
+        assert ("idf" in model.chosen_) == ("odds" in model.chosen_) == learns, groups
+        assert model.chosen_.endswith("for texts of few groups") != learns
+
+
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
 def test_few_texts_have_the_same_machine_after_another_training(kernel, tmp_path):
     texts, y = corpus(40, 3)
     given = {"kernel": kernel, "C": 0.5, "tol": 1e-6}

@@ -43,6 +43,7 @@ LEAST_PLAIN = 0.1  #: Least weight of the plain kernel for few texts
 PIECE = 1000  #: Fewest characters of a piece of a longer work in the mean
 PIECE_SPREAD = 0.2  #: Largest ratio of the standard deviation of the lengths of pieces to their mean
 FEW_PIECES = 100  #: Kernels learn no weights below this number of pieces of a class in the mean
+FEW_GROUPS = 20  #: The same for groups of texts
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
 _AMBIGUOUS = r"[rykmswbdhv]"  #: Codes of ambiguous bases
@@ -62,7 +63,7 @@ class Candidate:
     encoder: Encoder | None = None  #: Kernel of an encoder
     encoder_weight: float = ENCODER_WEIGHT  #: Its weight, from 0 to 1
     odds: bool = True  #: Whether substrings and words are weighted by their log odds in the classes
-    idf: bool = True  #: Whether they are weighted by their document frequencies; False also for pieces
+    works: str = ""  #: Why they are not weighted by document frequencies and odds: few works
 
     def kernel(self) -> Kernel:
         """A new kernel object."""
@@ -75,14 +76,15 @@ class Candidate:
 
     def _strings(self) -> Kernel:
         """The kernel without an encoder."""
-        plain = Spectrum((1, 5), "intersection")
+        plain, idf = Spectrum((1, 5), "intersection"), not self.works
+        odds = self.odds and idf
         if self.dna:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
-            learning = [Spectrum((1, 5), "log", idf=self.idf, odds=self.odds, keep_case=True)]
+            learning = [Spectrum((1, 5), "log", idf=idf, odds=odds, keep_case=True)]
         shares = [1.0]
         if self.words:
-            words = Spectrum((1, 2), "log", self.idf, odds=self.odds, tokens="words", keep_case=True)
+            words = Spectrum((1, 2), "log", idf=idf, odds=odds, tokens="words", keep_case=True)
             learning, shares = [*learning, words], [1 - self.word_share, self.word_share]
         weights = [*(round((1 - self.plain) * share, 6) for share in shares), self.plain]
         terms = [term for term in zip([*learning, plain], weights, strict=True) if term[1] > 0]
@@ -110,30 +112,34 @@ class Candidate:
         of = "texts with words" if self.words else "texts without words"
         if self.dna:
             of = "DNA"
-        elif not self.idf:
-            of = "few pieces of longer works, as texts of nearly equal length are"
+        elif self.works:
+            of = self.works
         name, loss = spell(kernel or self.kernel()), self.loss.replace("_", " ")
         return f"{name} with C = {self.C * C:.3g} and {loss} loss: the default for {of}"
 
 
-def auto_candidate(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
+def auto_candidate(
+    texts: Sequence[str], folded: bool = True, n_classes: int = 2, n_groups: int | None = None
+) -> Candidate:
     """The default for training texts; `folded` says whether their normal form has no capitals."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
-    if are_pieces(texts, n_classes):
-        return Candidate(has_words(texts), C=penalty_of(texts), odds=False, idf=False)
+    if works := few_works(texts, n_classes, n_groups):
+        return Candidate(has_words(texts), C=penalty_of(texts), works=works)
     enough = enough_of_class(texts, n_classes)
     plain = LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough
     words, plain = round((1 - plain) * enough / 2, 2), round(plain, 2)
     return Candidate(has_words(texts), plain=plain, word_share=words / (1 - plain), C=penalty_of(texts))
 
 
-def fast_candidate(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
+def fast_candidate(
+    texts: Sequence[str], folded: bool = True, n_classes: int = 2, n_groups: int | None = None
+) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=0.0, C=penalty(FEW_DNA, len(texts)), loss="hinge")
-    learns = not are_pieces(texts, n_classes)
-    return Candidate(has_words(texts), plain=0.0, C=1.5 * penalty_of(texts), odds=learns, idf=learns)
+    works = few_works(texts, n_classes, n_groups)
+    return Candidate(has_words(texts), plain=0.0, C=1.5 * penalty_of(texts), works=works)
 
 
 def penalty(enough: float, n: int) -> float:
@@ -156,12 +162,15 @@ def _mean_length(texts: Sequence[str]) -> float:
     return sum(map(len, texts)) / max(len(texts), 1)
 
 
-def are_pieces(texts: Sequence[str], n_classes: int) -> bool:
-    """Whether texts are few pieces of longer works: long, and of nearly equal length."""
+def few_works(texts: Sequence[str], n_classes: int, n_groups: int | None = None) -> str:
+    """A name for texts of few works: of few groups, or long and of nearly equal length; else empty."""
+    if n_groups is not None:
+        return "texts of few groups" if n_groups < FEW_GROUPS * n_classes else ""
     lengths = [len(text) for text in texts]
     if sum(lengths) < PIECE * max(len(texts), 1) or len(texts) >= FEW_PIECES * n_classes:
-        return False
-    return pstdev(lengths) <= PIECE_SPREAD * fmean(lengths)
+        return ""
+    equal = pstdev(lengths) <= PIECE_SPREAD * fmean(lengths)
+    return "few pieces of longer works, as texts of nearly equal length are" if equal else ""
 
 
 def has_words(texts: Sequence[str]) -> bool:

@@ -335,7 +335,7 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
     """
     clock, problem, target = time.perf_counter(), training.problem, training.target
     assert isinstance(problem, Classification)
-    default = _default_candidate(settings, training.examples, problem.n_classes)
+    default = _default_candidate(settings, training.examples, problem.n_classes, target.groups)
     kernel = default.kernel()
     documents = encode_for(settings, kernel, training.examples, target, training.progress)
     clock = lap(training.seconds, "encode", clock)
@@ -372,12 +372,12 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
     training.seconds["choose"] = time.perf_counter() - clock
 
 
-def _default_candidate(settings: ClassifierSettings, texts: list[str], n_classes: int) -> Candidate:
-    folded = settings.normalise != "none"
-    if settings.kernel == "auto":
-        default = auto_candidate(texts, folded, n_classes)
-    else:
-        default = fast_candidate(texts, folded, n_classes)
+def _default_candidate(
+    settings: ClassifierSettings, texts: list[str], n_classes: int, groups: Ints | None
+) -> Candidate:
+    candidate = auto_candidate if settings.kernel == "auto" else fast_candidate
+    n_groups = None if groups is None else len(np.unique(groups))
+    default = candidate(texts, settings.normalise != "none", n_classes, n_groups)
     if settings.encoder is not None:
         default = replace(default, encoder=as_encoder(settings.encoder))
     return default if settings.loss is None else default.with_loss(settings.loss)
