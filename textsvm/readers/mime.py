@@ -1,6 +1,7 @@
 """Contents of mail: decoded headers (encoded words of RFC 2047, raw bytes), and HTML as the displayed text.
 
-HTML is read in time linear in the length of any input, however broken.
+`html_text` is for corpora: it needs the standard library alone, and time linear in the length of any input.
+`page_text` is for filters: it needs selectolax and tinycss2, and its bounds hold for any input.
 """
 
 from __future__ import annotations
@@ -8,16 +9,33 @@ from __future__ import annotations
 import binascii
 import email.errors
 import html
+import math
 import quopri
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email._policybase import Compat32  # `email.policy` takes 10 ms more to import
 from email.message import Message
-from itertools import dropwhile, takewhile, zip_longest
-from typing import cast
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import dropwhile, islice, takewhile, zip_longest
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, cast
+from urllib.parse import urlsplit
 
+from textsvm.errors import InputError
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.mail_header import BASE64, repaired, repaired_header
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from tinycss2.ast import Node
+
+    #: A keyword; a number; a length as a multiple of the font's size, and pixels; a colour.
+    Value: TypeAlias = str | tuple[float, ...]
+    #: Importance, property, value.
+    Declaration: TypeAlias = tuple[bool, str, Value]
 
 # Mail programs also read words with question marks in them, or without an end.
 _ENCODED_WORD = re.compile(
@@ -76,6 +94,10 @@ class MimePart(Message):
         for field in filter(None, _FIELD_END.split(head)):
             name, _, value = field.decode("ascii", "surrogateescape").partition(":")
             self.set_raw(name, value.strip())
+
+    def parts(self) -> list[MimePart]:
+        """The parts of a multipart message."""
+        return cast("list[MimePart]", self.get_payload()) if self.is_multipart() else []
 
     def content(self) -> bytes:
         """The body without its transfer encoding; text that is falsely called base64 stays as it is."""
@@ -225,3 +247,389 @@ def without_hidden(source: str) -> str:
         close = _CLOSE[match[1].lower()].search(source, match.end(), limit)
         position = close.end() if close else limit
     return "".join(pieces) + source[position:]
+
+
+# HTML as mail programs display it
+
+#: Numbers of "<" and ">" that are parsed, because some pages take a parser quadratic time.
+MAX_TAGS = 8000
+#: Nodes of a page that are read; rules of its style sheets that are compared with elements.
+MAX_NODES = 20_000
+MAX_RULES = 50_000
+#: Characters of a page; of its style sheets; of its end, which is read by itself from `MAX_WHOLE` on.
+MAX_PAGE = 1 << 18
+MAX_SHEET = 1 << 15
+MAX_END = 1 << 14
+MAX_WHOLE = 96 << 10
+TOO_MUCH = "too much to read"
+_MAX_HOSTS = 12
+_LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{4000,}")
+#: Tags of elements that the HTML standard opens again in each block until they are closed.
+_FORMAT = re.compile(r"<(/?)(?:b|big|code|em|font|i|s|small|strike|strong|tt|u)\b[^<>]*>?", re.IGNORECASE)
+_SPLIT = re.compile(r"[A-Za-z]<!--[^<>]{0,200}-->[A-Za-z]")
+_LETTER = re.compile(r"&#(?:6[5-9]|[7-9]\d|1[01]\d|12[0-2]|x[4-7][0-9a-f])(?![0-9a-f])", re.IGNORECASE)
+_SHOWN_HOST = re.compile(r"\s*(?:https?://)?((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,10})\s*(?:[/:?]|$)", re.I)
+_SMALL = re.compile(r"(?:^|[;\s])(?:width|height)\s*:\s*[01](?:px)?\s*(?:;|$)", re.IGNORECASE)
+_SPACES = re.compile(r"[ \t\n\r\f\xa0]+")
+#: Elements without displayed text. Mail programs run no scripts, and so display `noscript`.
+_UNSEEN = frozenset([
+    "head", "script", "style", "template", "title", "noframes", "noembed", "iframe", "audio", "video",
+    "canvas", "datalist", "rp",
+])  # fmt: skip
+_BLOCKS = frozenset([
+    "address", "article", "aside", "blockquote", "body", "br", "caption", "center", "dd", "details",
+    "dialog", "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1",
+    "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr", "html", "legend", "li", "listing", "main",
+    "menu", "nav", "ol", "optgroup", "option", "p", "plaintext", "pre", "search", "section", "summary",
+    "table", "tbody", "tfoot", "thead", "tr", "ul", "xmp",
+])  # fmt: skip
+_LINE_DISPLAYS = frozenset([
+    "block", "list-item", "flow-root", "flex", "grid", "table", "table-row", "table-caption",
+])  # fmt: skip
+_INLINE = frozenset(["inline", "contents", "inherit", "initial", "unset", "ruby"])
+#: Keywords of `display`, `visibility`, `overflow` and `position`; others are invalid, and ignored.
+_KEYWORDS = _INLINE | _LINE_DISPLAYS | frozenset([
+    "none", "inline-block", "inline-flex", "inline-grid", "inline-table", "table-cell", "visible",
+    "hidden", "collapse", "clip", "scroll", "auto", "static", "relative", "absolute", "fixed", "sticky",
+])  # fmt: skip
+_WITH_KEYWORDS = frozenset(["display", "visibility", "overflow", "position"])
+_BOXES = frozenset(["height", "max-height", "width", "max-width"])
+_SIZES = _BOXES | {"font-size"}
+_MARGINS = frozenset(["margin-left", "margin-top", "text-indent"])
+_OFFSETS = frozenset(["left", "top", "right"])
+_SYNONYMS = {"background-color": "background", "overflow-x": "overflow", "overflow-y": "overflow"}
+_PROPERTIES = _WITH_KEYWORDS | _BOXES | _MARGINS | _OFFSETS | _SYNONYMS.keys()
+_PROPERTIES |= {"opacity", "font-size", "font", "color", "background"}
+_UNITS = {"px": 1, "pt": 4 / 3, "pc": 16, "in": 96, "cm": 37.8, "mm": 3.78, "rem": 16, "vw": 8, "vh": 6}
+_FONT_UNITS = {"em": 1.0, "ex": 0.5, "ch": 0.5}
+#: Pixels before the left or upper edge at which text is outside of the window, and the least readable size.
+_OUTSIDE = -400
+_TINY = 2
+_CLEAR = (-1.0, -1.0, -1.0)
+_COMPOUND = re.compile(r"(\*|[a-z][\w-]*)?((?:[.#][^\s.#:>+~\[*]+)*)", re.IGNORECASE)
+_MEDIA = re.compile(r"\s*(?:only\s+)?(?:screen|all)?\s*", re.IGNORECASE)
+
+
+class _Style(NamedTuple):
+    """Style that children inherit: the font's size in pixels, colours as shares, () if unknown."""
+
+    hidden: bool = False
+    visible: bool = True
+    size: float = 16
+    colour: tuple[float, ...] = (0, 0, 0)
+    background: tuple[float, ...] = (1, 1, 1)
+
+    @property
+    def hides(self) -> bool:
+        """Whether nobody can read the text."""
+        differences = [abs(a - b) for a, b in zip(self.colour, self.background, strict=False)]
+        alike = self.colour == _CLEAR or (differences and max(differences) <= 16 / 255)
+        return self.hidden or not self.visible or self.size < _TINY or bool(alike)
+
+    def child(self, values: dict[str, Value], inline: bool) -> _Style:
+        """The style of a child with these values; `inline` if it has no width and height."""
+        words = {name: value for name, value in values.items() if isinstance(value, str)}
+        numbers = {name: value for name, value in values.items() if not isinstance(value, str)}
+        display, visibility = words.get("display"), words.get("visibility", "inherit")
+        factor, size = numbers.get("font-size", (1, 0))
+        size += factor * self.size
+        absolute = words.get("position") in ("absolute", "fixed")
+        outside = _MARGINS | _OFFSETS if absolute else _MARGINS
+        inline = not absolute and (display in _INLINE if display else inline)
+        clipped = not inline and words.get("overflow") in ("hidden", "clip")
+        hidden = self.hidden or display == "none" or numbers.get("opacity", (1,))[0] < 0.05
+        for name in numbers.keys() & (outside | _BOXES):
+            pixels = numbers[name][0] * size + numbers[name][1]
+            hidden |= pixels < _OUTSIDE if name in outside else clipped and pixels < _TINY
+        visible = self.visible if visibility == "inherit" else visibility in ("visible", "initial")
+        back = numbers.get("background", _CLEAR)
+        back = self.background if back == _CLEAR else back
+        return _Style(hidden, visible, size, numbers.get("color", self.colour), back)
+
+
+def _values(content: str | list[Node], quirks: bool) -> list[Declaration]:
+    """The declarations that may hide of a style attribute, or of the block of a rule."""
+    declarations: list[Declaration] = []
+    value: Value | None
+    for node in import_module("tinycss2").parse_blocks_contents(content):
+        if node.type != "declaration" or node.lower_name not in _PROPERTIES:
+            continue
+        tokens = [token for token in node.value if token.type not in ("whitespace", "comment")]
+        name = _SYNONYMS.get(node.lower_name, node.lower_name)
+        if name in ("color", "background"):
+            value = _colour(tokens)
+        elif name == "font":
+            name = "font-size"
+            sizes = (_value(name, token, False) for token in tokens if token.type != "ident")
+            value = next((size for size in sizes if size), None)
+        else:
+            value = _value(name, tokens[0], quirks) if tokens else None
+        if value is not None:
+            declarations.append((node.important, name, value))
+    return declarations
+
+
+def _value(name: str, token: Node, quirks: bool) -> Value | None:
+    """A keyword, a number, or a length as a multiple of the font's size and pixels; None if invalid."""
+    if name in _WITH_KEYWORDS:
+        return token.lower_value if token.type == "ident" and token.lower_value in _KEYWORDS else None
+    if token.type == "ident" and name == "font-size":
+        fixed = token.lower_value.endswith(("small", "medium", "large", "initial"))
+        return (0, 16) if fixed else (1, 0) if token.lower_value in ("inherit", "smaller", "larger") else None
+    if token.type == "ident":
+        return 0, math.inf
+    if token.type not in ("percentage", "number", "dimension") or (token.value < 0 and name in _SIZES):
+        return None
+    if token.type == "percentage":
+        return token.value / 100, 0
+    if token.type == "number" and (quirks or not token.value or name == "opacity"):
+        return (token.value, 0) if name == "opacity" else (0, token.value)
+    unit = token.lower_unit if token.type == "dimension" else ""
+    if unit in _FONT_UNITS:
+        return _FONT_UNITS[unit] * token.value, 0
+    return (0, _UNITS[unit] * token.value) if unit in _UNITS else None
+
+
+def _colour(tokens: Sequence[Node | str]) -> tuple[float, ...] | None:
+    """Red, green and blue; () of a picture, None if invalid."""
+    for token in tokens:
+        colour = import_module("tinycss2.color3").parse_color(token)
+        if colour and colour != "currentColor":
+            return tuple(colour[:3]) if colour[3] >= 0.05 else _CLEAR
+        if not isinstance(token, str) and token.type in ("url", "function"):
+            return ()
+    return None
+
+
+@lru_cache(1024)
+def _inline_values(style: str, quirks: bool) -> list[Declaration]:
+    return _values(style, quirks)
+
+
+class _Sheets:
+    """The rules of a page's style sheets whose selector is one compound of a tag, classes and an id."""
+
+    def __init__(self, page: Node, quirks: bool) -> None:
+        self._quirks = quirks  # classes and ids are in any case, and numbers are pixels
+        self._rules: dict[str, list[tuple[set[str], int, list[Declaration]]]] = {}
+        self._order = 0
+        self.left = MAX_RULES
+        room = MAX_SHEET
+        for node in page.css("style"):
+            if room and _MEDIA.fullmatch(node.attributes.get("media") or ""):
+                source = node.text()[:room]
+                room -= len(source)
+                self._add(import_module("tinycss2").parse_stylesheet(source, True, True), True)
+
+    def _add(self, rules: list[Node], outer: bool) -> None:
+        tinycss2 = import_module("tinycss2")
+        for rule in rules:
+            if rule.type == "qualified-rule" and (declarations := _values(rule.content, self._quirks)):
+                self._add_rule(tinycss2.serialize(rule.prelude).split(","), declarations)
+            elif outer and rule.type == "at-rule" and rule.lower_at_keyword == "media":
+                media = tinycss2.serialize(rule.prelude).split(",")
+                if rule.content and any(map(_MEDIA.fullmatch, media)):
+                    self._add(tinycss2.parse_rule_list(rule.content, True, True), False)
+
+    def _add_rule(self, selectors: list[str], declarations: list[Declaration]) -> None:
+        for selector in selectors:
+            match = _COMPOUND.fullmatch(selector.strip())
+            if match and match[0]:
+                tag = (match[1] or "*").lower()
+                names = match[2].replace("#", ".#").split(".")[1:]
+                parts = {name if name[0] == "#" else f".{name}" for name in map(self._folded, names)}
+                self._order += 1
+                weight = (
+                    100 * match[2].count("#") + 10 * len(names) + (tag != "*")
+                ) * 1_000_000 + self._order
+                rules = self._rules.setdefault(min(parts, default=tag), [])
+                rules.append((parts | {tag}, weight, declarations))
+
+    def _folded(self, name: str) -> str:
+        return name.lower() if self._quirks else name
+
+    def values(self, tag: str, attributes: dict[str, str], hints: dict[str, Value]) -> dict[str, Value]:
+        """The values of an element's properties by the cascade; `hints` are values of attributes."""
+        cascade: list[tuple[bool, int, str, Value]] = [(False, -1, *hint) for hint in hints.items()]
+        if self._rules:
+            names = self._folded(attributes.get("class", "")).split()
+            parts = {tag, "*", "#" + self._folded(attributes.get("id", "")), *(f".{name}" for name in names)}
+            for part in parts & self._rules.keys():
+                for rule_parts, weight, declarations in self._rules[part]:
+                    self.left -= 1
+                    if self.left > 0 and rule_parts <= parts:
+                        cascade += [
+                            (important, weight, name, value) for important, name, value in declarations
+                        ]
+        if style := attributes.get("style"):
+            cascade += [(item[0], 1 << 60, *item[1:]) for item in _inline_values(style, self._quirks)]
+        cascade.sort(key=itemgetter(0, 1))
+        return {name: value for _, _, name, value in cascade}
+
+
+def require_page_parser() -> None:
+    """Raise InputError if `page_text` cannot work."""
+    if not all(map(find_spec, ("selectolax", "tinycss2"))):
+        raise InputError("the mail filter needs the extra textsvm[mail]: pip install selectolax tinycss2")
+
+
+def page_text(source: str) -> tuple[str, list[str]]:
+    """The displayed text of an HTML page, a line a block, and its tricks in words ("link to host a.com").
+
+    Text is hidden by styles, attributes, or a colour like that of its background. Any input is accepted,
+    however broken; each trick is named once. The end of a long page is read by itself, and stands before it.
+    """
+    reader = _PageReader()
+    if _SPLIT.search(source):
+        reader.tricks["words split by comments"] = None
+    if len([*islice(_LETTER.finditer(source), 8)]) == 8:
+        reader.tricks["letters written as numbers"] = None
+    beginning = _cheap(source)
+    if not reader.read(beginning) or len(beginning) < len(source) or len(source) > MAX_WHOLE:
+        reader.tricks[TOO_MUCH] = None
+        pieces, reader.displayed = reader.displayed, []
+        end = source[-MAX_END:]
+        reader.read(_cheap(end[max(end.find("<"), 0) :]))
+        reader.displayed += ["\n", *pieces]
+    text = re.sub(r" ?\t[ \t]*", "\t", re.sub(" +", " ", "".join(reader.displayed)))
+    return re.sub(r"[ \t]?\n[ \t\n]*", "\n", text).strip(), [*reader.tricks]
+
+
+def _cheap(source: str) -> str:
+    """The beginning of a page that a parser reads in little time."""
+    stop = MAX_PAGE
+    for bracket in "<>":
+        if source.count(bracket) > MAX_TAGS:
+            stop = min(stop, next(islice(re.finditer(bracket, source), MAX_TAGS, None)).start())
+    source = _LONG_TAG.sub(
+        lambda tag: tag[0] if len(tag[0].split(None, 300)) < 300 else tag[0][:4000], source[:stop]
+    )
+    tags = source.count("<")
+    if tags > 500:
+        level = highest = 0
+        for match in _FORMAT.finditer(source):
+            level = max(0, level + (-1 if match[1] else 1))
+            highest = max(highest, level)
+        if min(highest, 3 * len({match[0] for match in _FORMAT.finditer(source)})) * tags > 300_000:
+            return _FORMAT.sub("", source)
+    return source
+
+
+class _PageReader:
+    """Collects the displayed text of pages, and tricks."""
+
+    def __init__(self) -> None:
+        self.displayed: list[str] = []
+        self.tricks: dict[str, None] = {}
+        self._hosts: set[str] = set()
+        self._link: tuple[str, int] | None = None  # host, and number of displayed pieces before it
+        self._lines = 0  # open elements whose line breaks are displayed
+
+    def read(self, source: str) -> bool:
+        """Read a page, or its beginning; return whether it is complete."""
+        page = import_module("selectolax.lexbor").LexborHTMLParser(source.encode("utf-8", "replace"))
+        quirks = "<!doctype" not in source[:2000].lower()
+        sheets = _Sheets(page, quirks)
+        if page.css_first("script") is not None:
+            self.tricks["script"] = None
+        stack: list[tuple[Node, _Style]] = [(page.root, _Style())]
+        for _ in range(MAX_NODES):
+            if not stack:
+                break
+            node, style = stack.pop()
+            if isinstance(node, tuple):
+                self._close(*node)
+                continue
+            if node.next is not None:
+                stack.append((node.next, style))
+            if node.is_text_node:
+                self._text(node.text_content or "", style)
+            elif node.is_element_node:
+                attributes = {name: (value or "")[:2000] for name, value in node.attributes.items()}
+                self._find_tricks(node.tag, attributes)
+                if node.tag not in _UNSEEN:
+                    values = sheets.values(node.tag, attributes, _hints(node.tag, attributes, quirks))
+                    display = values.get("display")
+                    block = not style.hidden and (
+                        display in _LINE_DISPLAYS if display else node.tag in _BLOCKS
+                    )
+                    self.displayed.append("\n" if block else "")
+                    self._lines += node.tag == "pre"
+                    stack.append(((node.tag, block), style))
+                    if node.child is not None:
+                        stack.append((node.child, style.child(values, not block) if values else style))
+        self._end_link()
+        return not stack and sheets.left > 0
+
+    def _close(self, tag: str, block: bool) -> None:
+        self.displayed.append("\n" if block else "\t" if tag in ("td", "th") else "")
+        self._lines -= tag == "pre"
+        if tag == "a":
+            self._end_link()
+
+    def _text(self, text: str, style: _Style) -> None:
+        if not style.hides:
+            self.displayed.append(text.replace("\xa0", " ") if self._lines else _SPACES.sub(" ", text))
+        elif not text.isspace():
+            self.tricks["hidden text"] = None
+
+    def _find_tricks(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag == "a":
+            self._end_link()
+            self._link = self._host(attributes.get("href", ""), "link to host"), len(self.displayed)
+        elif tag == "img":
+            host = self._host(attributes.get("src", ""), "picture from host")
+            sizes = attributes.get("width"), attributes.get("height")
+            if host and ("0" in sizes or "1" in sizes or _SMALL.search(attributes.get("style", ""))):
+                self.tricks["tracking pixel"] = None
+        elif tag in ("form", "iframe", "object"):
+            self._host(attributes.get("action", ""), "form to host")
+            self.tricks[tag] = None
+
+    def _host(self, address: str, trick: str) -> str:
+        """The host of an address; it is noted as a trick."""
+        try:
+            parts = urlsplit(re.sub(r"\s", "", address))
+            host = parts.hostname or ""
+        except ValueError:
+            self.tricks["link that is no address"] = None
+            return ""
+        if not host or parts.scheme not in ("http", "https", "ftp", ""):
+            return ""
+        if len(self._hosts) < _MAX_HOSTS:
+            self._hosts.add(host)
+            self.tricks[f"{trick} {host[:100]}"] = None
+        if host.replace(".", "").isdigit():
+            self.tricks["link to a number"] = None
+        if "@" in parts.netloc:
+            self.tricks["link with a name before its host"] = None
+        return host
+
+    def _end_link(self) -> None:
+        if self._link is not None and self._link[0]:
+            shown = _SHOWN_HOST.match("".join(self.displayed[self._link[1] :]))
+            if shown and _domain(shown[1]) != _domain(self._link[0]):
+                self.tricks["link text names another host"] = None
+        self._link = None
+
+
+def _domain(host: str) -> list[str]:
+    return host.lower().rstrip(".").split(".")[-2:]
+
+
+def _hints(tag: str, attributes: dict[str, str], quirks: bool) -> dict[str, Value]:
+    """Values of properties that attributes give, or the style sheet of the program."""
+    hints: dict[str, Value] = {}
+    if quirks and tag == "table":
+        hints = {"font-size": (0, 16), "color": (0, 0, 0)}
+    if tag == "a" and "href" in attributes:
+        hints["color"] = (0, 0, 0.9)
+    if "hidden" in attributes or (tag == "dialog" and "open" not in attributes):
+        hints["display"] = "none"
+    for name, of in (("color", "color"), ("text", "color"), ("bgcolor", "background")):
+        text = attributes.get(name, "").strip()
+        if text and (colour := _colour([text]) or _colour([f"#{text}"])):
+            hints[of] = colour
+    if "background" in attributes:
+        hints["background"] = ()
+    return hints

@@ -50,6 +50,7 @@ from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, Lesson, LessonRow, Lesson
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.errors import InputError
+from textsvm.readers.mime import require_page_parser
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.features import Keys, Values
@@ -106,6 +107,7 @@ class Filter:
     def __init__(
         self, folder: str | os.PathLike[str] | None = None, *, create: bool = False, texts: bool = True
     ) -> None:
+        require_page_parser()
         self.lessons = Lessons(folder, create=create, texts=texts)
         self.categories = Categories(self.lessons)
         self.read = read_message  # the server's reads messages in another process

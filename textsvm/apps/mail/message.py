@@ -6,7 +6,7 @@ The text of a mail has these parts, a line for each item:
    and mailing programs are evidence;
 2. the displayed fields (`FIELDS`), decoded; the message-id is reduced to its form (0 for a digit, a for a
    letter), which shows the program that wrote it, and the content-type to its value without the boundary;
-3. the tricks of the sender in brackets: of HTML pages (`page_text`), misleading letters, wrong charsets; and
+3. the tricks of the sender in brackets: of HTML pages, misleading letters, wrong charsets; and
    attachments by name, type and size;
 4. the decoded text parts, HTML as it is displayed and before plain text.
 
@@ -17,24 +17,23 @@ to `MAX_PIECE` bytes each, and to less when the total approaches `MAX_BYTES`; th
 Fields of more than `MAX_FIELD` characters are cut while they are parsed, because the standard library takes
 quadratic time on some.
 
-Misleading letters (`plain_letters`): invisible characters are removed; look-alikes in a word of several
-scripts and styled letters become the letters that they look like. A trick names each kind and the order of
-its number.
+Misleading letters (`plain_letters`): invisible characters, and marks on letters that never have them, are
+removed; look-alikes in a word of several scripts and styled letters become the letters that they look like.
+A trick names each kind and the order of its number.
 
-HTML pages (`page_text`): text is hidden by a style, an attribute or a colour like that of its background;
-styles in a `<style>` are not applied. The standard library's parser reads the page once, without a tree.
+Of alternatives only the best is read, as mail programs display it; a trick says that another has other words.
+HTML is read as it is displayed (`textsvm.readers.mime.page_text`). Of long messages, parts and texts the end
+is read as well as the beginning, and a trick names them.
 """
 
 from __future__ import annotations
 
+import binascii
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from email.utils import getaddresses
-from html.parser import HTMLParser
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.readers import mime
@@ -56,19 +55,30 @@ MAX_FIELDS = 1000
 #: Characters of the header fields, and of the decoded text parts, in the text.
 MAX_SENT = 3000
 MAX_TEXT = 1 << 16
+LAST_TEXT = 2000
 #: Number of parts that are read, and of tricks and attachments that are named.
 MAX_PARTS = 100
+LAST_PARTS = 20
 MAX_TRICKS = 60
 _BOUNDARY = re.compile(rb"\n--[^\r\n]")
+_BLANKS = re.compile(r"\s{200,}")
+_UUENCODED = re.compile(
+    r"^begin [0-7]{3,4} ([^\r\n]{1,100})\r?\n((?:[ -`]{1,90}\r?\n)+)(?:end\b)?", re.MULTILINE
+)
 _PARAMETER = re.compile(r";?\s*boundary\s*=\s*(?:\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
 _FORM = {code: "a" for code in range(128) if chr(code).isalpha()} | dict.fromkeys(range(48, 58), "0")
 _SIZES = (
     (1 << 16, "64 KB or more"), (1 << 14, "16-64 KB"), (1 << 12, "4-16 KB"), (1 << 10, "1-4 KB"),
     (0, "under 1 KB"),
 )  # fmt: skip
+#: Characters that are invisible beside a Latin letter; elsewhere they are part of Persian, Hindi, emoji.
+_JOINERS = "\x01-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200c\u200d\u2800\ufe00-\ufe0f\ufffc"
+_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
+_MARK = re.compile(f"[{_MARKS}]")
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0]"
-    "|(?<=[A-Za-z])[\u200c\u200d]+(?=[A-Za-z])"  # elsewhere they are part of Persian, Hindi, emoji
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2060-\u2065\u206a-\u206f\u3164"
+    "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    f"|(?<=[A-Za-z])[{_JOINERS}{_MARKS}]+|[{_JOINERS}]+(?=[A-Za-z])"
 )
 _TURNED = re.compile("[\u202d\u202e\u2066-\u2068]")
 _STYLED = re.compile("[\u24b6-\u24e9\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff\U0001f130-\U0001f189]")
@@ -123,15 +133,17 @@ def _lines(parsed: mime.MimePart) -> list[str]:
     texts: list[str] = []
     tricks: dict[str, None] = dict.fromkeys(_header_tricks(parsed))
     attachments: list[str] = []
-    parts = [part for part in parsed.walk() if not part.is_multipart()][:MAX_PARTS]
+    parts = [*_leaves(parsed)]
+    if len(parts) > MAX_PARTS:
+        parts[MAX_PARTS - LAST_PARTS : -LAST_PARTS] = []
+        tricks[mime.TOO_MUCH] = None
+    others: list[str] = []
     # HTML comes first, so that no plain text displaces it.
-    for part in sorted(parts, key=_is_not_html):
+    for part, displayed in sorted(parts, key=_is_not_html):
         try:
-            # A message that is declared multipart and has no parts may still hold text.
-            holds_text = part.get_content_maintype() in ("text", "multipart")
-            if holds_text and part.get_content_disposition() != "attachment":
+            if _holds_text(part) and (part is parsed or part.get_content_disposition() != "attachment"):
                 text, part_tricks = _text(part)
-                texts.append(text)
+                (texts if displayed else others).append(text)
                 tricks |= dict.fromkeys(part_tricks)
             else:
                 size = _class_of(len(part.content()), _SIZES)
@@ -150,14 +162,44 @@ def _lines(parsed: mime.MimePart) -> list[str]:
             value, letter_tricks = plain_letters(f"{name}: {value}")
             fields.append(value)
             tricks |= dict.fromkeys(letter_tricks)
-    body, letter_tricks = plain_letters("\n".join(filter(None, texts))[:MAX_TEXT])
+    body = _BLANKS.sub("\n", "\n".join(filter(None, texts)))
+    if len(body) > MAX_TEXT:
+        body = body[-LAST_TEXT:] + "\n" + body[: MAX_TEXT - LAST_TEXT]
+        tricks[mime.TOO_MUCH] = None
+    body, letter_tricks = plain_letters(body)
     tricks |= dict.fromkeys(letter_tricks)
+    if _differ("\n".join(others), body):
+        tricks["alternative that says something else"] = None
     trick_lines = [f"[{trick}]" for trick in [*tricks][:MAX_TRICKS]]
     return [*fields, *trick_lines, *attachments[:MAX_TRICKS], body]
 
 
-def _is_not_html(part: mime.MimePart) -> bool:
-    return part.get_content_type() != "text/html"
+def _leaves(part: mime.MimePart, displayed: bool = True) -> Iterator[tuple[mime.MimePart, bool]]:
+    """The parts without parts, and whether they are displayed: of alternatives the last page, or text."""
+    parts = part.parts()
+    if not parts:
+        yield part, displayed
+    best: mime.MimePart | None = None
+    if part.get_content_type() == "multipart/alternative":
+        pages = [p for p in parts if any(leaf.get_content_type() == "text/html" for leaf in p.walk())]
+        best = next(reversed(pages or [p for p in parts if any(map(_holds_text, p.walk()))]), None)
+    for p in parts:
+        yield from _leaves(p, displayed and best in (None, p))
+
+
+def _holds_text(part: mime.MimePart) -> bool:
+    """Also of a message that is declared multipart and has no parts."""
+    return not part.is_multipart() and part.get_content_maintype() in ("text", "multipart")
+
+
+def _is_not_html(part: tuple[mime.MimePart, bool]) -> bool:
+    return part[0].get_content_type() != "text/html"
+
+
+def _differ(alternative: str, displayed: str) -> bool:
+    """Whether less than half of the words of an alternative are displayed."""
+    words = {*_WORD.findall(alternative[:MAX_TEXT].lower())}
+    return len(words) > 4 and 2 * len(words & {*_WORD.findall(displayed.lower())}) < len(words)
 
 
 def _class_of(number: int, classes: Sequence[tuple[int, str]]) -> str:
@@ -178,10 +220,22 @@ def _cut(data: bytes, start: int) -> bytes:
                 stop = boundary.start()
                 break
         room = max(MIN_PIECE, min(MAX_PIECE, (MAX_BYTES - size) // 2))  # also for the last piece
-        pieces.append(data[start : min(stop, start + room)])
+        pieces.append(_shortened_piece(data, start, stop, room))
         size += len(pieces[-1])
         start = stop
+    end = data[max(start, len(data) - mime.MAX_END) :]
+    if boundary := _BOUNDARY.search(end):
+        pieces.append(end[boundary.start() :])
     return b"".join(pieces)
+
+
+def _shortened_piece(data: bytes, start: int, stop: int, room: int) -> bytes:
+    """The beginning of a piece and whole lines of its end, which may be encoded."""
+    if stop - start <= room:
+        return data[start:stop]
+    end = stop - min(mime.MAX_END, room // 8)
+    beginning = data.rfind(b"\n", start + room - 1000, start + room) + 1 or start + room
+    return data[start:beginning] + data[data.find(b"\n", end, stop) + 1 or end : stop]
 
 
 def shortened(raw: RawMessage) -> bytes:
@@ -203,10 +257,27 @@ def _text(part: mime.MimePart) -> tuple[str, list[str]]:
         tricks.append("charset that is not the text's")
     elif charset is None and not payload.isascii():
         tricks.append("charset that is not declared")
-    if part.get_content_type() != "text/html" and not mime.is_html(text):
-        return text.strip("\r\n"), tricks
-    text, page_tricks = page_text(text)
-    return text, tricks + page_tricks
+    if part.get_content_type() == "text/html" or mime.is_html(text):
+        text, page_tricks = mime.page_text(text)
+        return text, tricks + page_tricks
+    if len(part.body) >= MAX_PIECE:
+        tricks.append(mime.TOO_MUCH)
+
+    def decoded(match: re.Match[str]) -> str:
+        data = b"".join(map(_uu_line, match[2].splitlines()))
+        tricks.append(f"attachment {match[1]} uuencoded {_class_of(len(data), _SIZES)}")
+        displayed = match[1].lower().endswith((".txt", ".htm", ".html"))
+        source = decode_declared(data, None)[0] if displayed else ""
+        return mime.page_text(source)[0] if "htm" in match[1].lower()[-4:] else source
+
+    return _UUENCODED.sub(decoded, text.strip("\r\n")), tricks
+
+
+def _uu_line(line: str) -> bytes:
+    try:
+        return binascii.a2b_uu(line)
+    except binascii.Error:
+        return b""
 
 
 def _header_tricks(parsed: mime.MimePart) -> Iterator[str]:
@@ -237,8 +308,10 @@ def _field(parsed: mime.MimePart, name: str) -> str:
 
 def plain_letters(text: str) -> tuple[str, list[str]]:
     """The text as people read it, and the tricks with letters in words: "zero-width characters 4 or more"."""
-    if text.isascii():
+    if text.isascii() and not _INVISIBLE.search(text):
         return text, []
+    if _MARK.search(text):
+        text = unicodedata.normalize("NFC", text)
     text, invisible = _INVISIBLE.subn("", text)
     text, turned = _TURNED.subn("", text)
     text, styled = _STYLED.subn(lambda match: unicodedata.normalize("NFKC", match[0]), text)
@@ -260,190 +333,3 @@ def plain_letters(text: str) -> tuple[str, list[str]]:
         "letters of several scripts in one word": mixed,
     }
     return text, [f"{trick} {_class_of(count, _STEPS)}" for trick, count in counts.items() if count]
-
-
-# HTML pages
-
-_VOID = frozenset(
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
-     "wbr"]
-)  # fmt: skip
-#: Tags that end an open tag of the same name.
-_IMPLIED = frozenset(["p", "td", "th", "tr", "li", "dd", "dt", "option"])
-_HIDES = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all|opacity\s*:\s*0?\.?0*\s*(?:;|$)|"
-    r"font-size\s*:\s*[01](?:\.\d+)?\s*(?:px|pt|em|%|;|$)|max-height\s*:\s*0",
-    re.IGNORECASE,
-)
-_STYLE_COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([#\w]+)", re.IGNORECASE)
-_STYLE_BACK = re.compile(r"background(?:-color)?\s*:\s*([#\w]+)", re.IGNORECASE)
-_STYLE_SMALL = re.compile(r"(?:^|[;\s])(?:width|height)\s*:\s*[01](?:px)?\s*(?:;|$)", re.IGNORECASE)
-_NAMED = {"white": "ffffff", "black": "000000", "red": "ff0000", "blue": "0000ff", "yellow": "ffff00"}
-_SPLIT = re.compile(r"[A-Za-z]<!--[^<>]{0,200}-->[A-Za-z]")
-_SHOWN_HOST = re.compile(
-    r"\s*(?:https?://)?((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,10})\s*(?:[/:?]|$)", re.IGNORECASE
-)
-_SCRIPT = re.compile("<script", re.IGNORECASE)
-_MAX_HOSTS = 12
-#: Characters of a page that are read, without its comments, styles and scripts.
-MAX_PAGE = 1 << 16
-
-
-def page_text(source: str) -> tuple[str, list[str]]:
-    """The displayed text of an HTML page, a line a block, and its tricks in words ("link to host a.com").
-
-    Any input is accepted, however broken; each trick is named once.
-    """
-    parser = _PageParser()
-    if _SPLIT.search(source):
-        parser.tricks["words split by comments"] = None
-    if _SCRIPT.search(source):
-        parser.tricks["script"] = None
-    # Unclosed comments would take the parser quadratic time.
-    visible = mime.without_hidden(mime.without_comments(source)).replace("<!--", " ")
-    parser.feed(visible[:MAX_PAGE])
-    # Without close(): `html_text` reads the rest after a broken tag like the other readers.
-    return mime.html_text("".join(parser.displayed) + parser.rawdata), [*parser.tricks]
-
-
-class _PageParser(HTMLParser):
-    """Collects the source of the displayed text, and tricks."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=False)
-        self.displayed: list[str] = []
-        self.tricks: dict[str, None] = {}
-        self.hosts: set[str] = set()
-        self.link: tuple[str, list[str]] | None = None
-        self.open: list[tuple[str, str | None, bool]] = [("", "ffffff", False)]  # tag, background, hidden
-        self.count: Counter[str] = Counter()
-        self.number_letters = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = {name: (value or "")[:2000] for name, value in attrs}
-        if tag in _IMPLIED and self.open[-1][0] == tag:
-            self._close_tag(tag)
-        self._find_tricks(tag, attributes)
-        if tag not in _VOID:
-            background, hidden = self._style(attributes)
-            self.open.append((tag, background, hidden))
-            self.count[tag] += 1
-        if not self.open[-1][2]:
-            self.displayed.append(self.get_starttag_text() or "")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open[-1][2]:
-            self.displayed.append(f"</{tag}>")
-        if tag == "a":
-            self._end_link()
-        if self.count[tag]:
-            self._close_tag(tag)
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1][2]:
-            if data.strip():
-                self.tricks["hidden text"] = None
-            return
-        self.displayed.append(data)
-        if self.link is not None:
-            self.link[1].append(data)
-
-    def handle_entityref(self, name: str) -> None:
-        self._reference(f"&{name};")
-
-    def handle_charref(self, name: str) -> None:
-        self._reference(f"&#{name};")
-        digits = name[1:] if name[:1] in "xX" else name
-        if len(digits) <= 3 and 64 < int(digits, 16 if digits != name else 10) < 123:
-            self.number_letters += 1
-            if self.number_letters == 8:
-                self.tricks["letters written as numbers"] = None
-
-    def _reference(self, text: str) -> None:
-        if not self.open[-1][2]:
-            self.displayed.append(text)
-
-    def _close_tag(self, tag: str) -> None:
-        while True:
-            left = self.open.pop()[0]
-            self.count[left] -= 1
-            if left == tag:
-                return
-
-    def _style(self, attributes: dict[str, str]) -> tuple[str | None, bool]:
-        """Background of an element, None if unknown, and whether its text is hidden."""
-        background, hidden = self.open[-1][1:]
-        if not attributes:
-            return background, hidden
-        style = attributes.get("style", "")
-        back = _STYLE_BACK.search(style)
-        front = _STYLE_COLOUR.search(style)
-        if "background" in attributes or "url(" in style:
-            background = None
-        elif "bgcolor" in attributes or back:
-            background = _colour(back[1] if back else attributes["bgcolor"])
-        colour = _colour(front[1] if front else attributes.get("color", attributes.get("text", "")))
-        same = colour is not None and background is not None and _alike(colour, background)
-        return background, hidden or same or "hidden" in attributes or _HIDES.search(style) is not None
-
-    def _find_tricks(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "a":
-            self._end_link()
-            self.link = (self._host(attributes.get("href", ""), "link to host"), [])
-        elif tag == "img":
-            host = self._host(attributes.get("src", ""), "picture from host")
-            small = attributes.get("width", "") in ("0", "1") or attributes.get("height", "") in ("0", "1")
-            if host and (small or _STYLE_SMALL.search(attributes.get("style", ""))):
-                self.tricks["tracking pixel"] = None
-        elif tag in ("form", "iframe", "object"):
-            self._host(attributes.get("action", ""), "form to host")
-            self.tricks[tag] = None
-
-    def _host(self, address: str, trick: str) -> str:
-        """The host of an address; it is noted as a trick."""
-        try:
-            parts = urlsplit(re.sub(r"\s", "", address))
-            host = parts.hostname or ""
-        except ValueError:
-            self.tricks["link that is no address"] = None
-            return ""
-        if not host or parts.scheme not in ("http", "https", "ftp", ""):
-            return ""
-        if len(self.hosts) < _MAX_HOSTS:
-            self.hosts.add(host)
-            self.tricks[f"{trick} {host[:100]}"] = None
-        if host.replace(".", "").isdigit():
-            self.tricks["link to a number"] = None
-        if "@" in parts.netloc:
-            self.tricks["link with a name before its host"] = None
-        return host
-
-    def _end_link(self) -> None:
-        if self.link is not None and self.link[0]:
-            shown = _SHOWN_HOST.match("".join(self.link[1]))
-            if shown and _domain(shown[1]) != _domain(self.link[0]):
-                self.tricks["link text names another host"] = None
-        self.link = None
-
-
-def _domain(host: str) -> list[str]:
-    return host.lower().rstrip(".").split(".")[-2:]
-
-
-def _colour(text: str) -> str | None:
-    """A colour as six hexadecimal digits; None if unknown."""
-    text = text.strip().lower()
-    text = _NAMED.get(text, text.lstrip("#"))
-    if len(text) == 3:
-        text = "".join(digit * 2 for digit in text)
-    return text if re.fullmatch("[0-9a-f]{6}", text) else None
-
-
-def _alike(first: str, second: str) -> bool:
-    """Whether two colours cannot be told apart by eye."""
-    pairs = (abs(int(first[i : i + 2], 16) - int(second[i : i + 2], 16)) for i in (0, 2, 4))
-    return max(pairs) <= 16

@@ -1,0 +1,190 @@
+"""Forms of HTML pages with words that are displayed ("seen") and words that are not ("ham").
+
+`python tests/page_forms.py` compares them with Chromium. Styles that hide from the eye and not from innerText
+are judged by computed styles and positions.
+"""
+
+import re
+import sys
+from itertools import product
+
+#: Declarations that hide the text of a block.
+HIDING = (
+    "display:none", "display: NONE !important", "DISPLAY:none;color:red", "disp\\6c ay:none",
+    "display:/**/none", "visibility:hidden", "visibility:collapse", "opacity:0", "opacity:0.0",
+    "opacity:0%", "opacity:.01", "font-size:0", "font-size:0px", "font-size:1px", "font-size:0em",
+    "font-size:0%", "font-size:0.02in", "font-size:1pt", "font-size:.05rem", "font:0/0 a",
+    "font:bold 1px Arial", "font-size:0;font-size:nonsense", "max-height:0;overflow:hidden",
+    "height:0;overflow:hidden", "width:0;overflow:hidden", "max-width:0;overflow:hidden;white-space:nowrap",
+    "height:1px;overflow:hidden", "max-height:0;overflow:clip", "text-indent:-9999px",
+    "position:absolute;left:-9999px", "position:absolute;top:-5000px", "position:fixed;left:-300em",
+    "margin-left:-9999px", "color:white", "color:#fff", "color:#FEFEFE", "color:rgb(255,255,255)",
+    "color:#000;background:#000", "background-color:blue;color:#0000ff", "color:transparent",
+    "color:rgba(0,0,0,0)", "display:none;display:bogus",
+)  # fmt: skip
+#: Declarations that hide nothing.
+SHOWING = (
+    "font-size:1em", "font-size:0.9em", "font-size:1.2em", "font-size:100%", "font-size:1rem",
+    "font-size:.2in", "font-size:10px", "font-size:1.5em", "font-size:xx-small", "font-size:smaller",
+    "font-size:1.0em", "font:1em/1.2 Arial", "font:bold 12px Arial", "max-height:0.9in",
+    "max-height:0.9in;overflow:hidden", "max-height:0", "height:0", "opacity:0.9", "opacity:1",
+    "display:block", "display:inline", "visibility:visible", "display:none;display:block",
+    "display:block !important;display:none", "color:white;background:black",
+    "color:white;background:url(x.gif)", "color:#eee;background-color:#333", "text-indent:2em",
+    "position:absolute;left:10px", "left:-9999px", "width:100%;overflow:hidden",
+    "min-height:0;overflow:hidden", "line-height:1", "letter-spacing:0", "color:bogus", "display:bogus",
+    "font-size:-1px", "x-display:none", "content:'display:none'", "border:0;margin:0;padding:0",
+    "mso-line-height-rule:exactly",
+)  # fmt: skip
+WAYS = (
+    "<div style=\"{0}\">{1}</div>",
+    "<style>.c {{ {0} }}</style><div class=c>{1}</div>",
+    "<style>div#i.c, h1 {{ {0} }}</style><div id=i class='b c'>{1}</div>",
+    "<style>@media screen {{ div.d {{ {0} }} }}</style><div class='d'><p>{1}</p></div>",
+)  # fmt: skip
+#: Pages with the words that are displayed, without their case.
+PAGES = (
+    ("seen <!-->seen<!-- ham -->", "seen seen"),
+    ("seen <!--->seen", "seen seen"),
+    ("seen<!-- ham --!> seen", "seen seen"),
+    ("seen<!-- ham -- > ham --> seen", "seen seen"),
+    ("<xml>seen</xml>", "seen"),
+    ("<![CDATA[ham]]>seen", "seen"),
+    ("<![if !mso]>seen<![endif]>", "seen"),
+    ("<!--[if mso]>ham<![endif]-->seen", "seen"),
+    ("<?xml ham?>seen", "seen"),
+    ("<p title='<!--'>seen<p title='-->'>seen", "seen seen"),
+    ("<p title='<div hidden>'>seen", "seen"),
+    ("<p title=\"</p>>\">seen</p>", "seen"),
+    ("<p hidden>ham<p>seen", "seen"),
+    ("<div hidden>ham<p>ham</div>seen", "seen"),
+    ("<ul><li hidden>ham<li>seen</ul>", "seen"),
+    ("<table><tr><td hidden>ham<td>seen<tr hidden><td>ham</table>", "seen"),
+    ("<div><span style='display:none'>ham</div>seen", "seen"),
+    ("<b hidden>ham<p>ham</b>seen", "seen"),
+    ("<div style='display:none'/>ham", ""),
+    ("<br style='display:none'/>seen", "seen"),
+    ("<div hidden>ham</div hidden>seen", "seen"),
+    ("<title>ham</title>seen", "seen"),
+    ("<title>ham</titl>seen", ""),
+    ("<textarea hidden>ham</textarea>seen", "seen"),
+    ("<template>ham</template>seen", "seen"),
+    ("<noscript>seen</noscript>", "seen"),
+    ("<iframe>ham</iframe>seen", "seen"),
+    ("<noframes>ham</noframes>seen", "seen"),
+    ("<script>ham</script >seen", "seen"),
+    ("<script>ham</scripts>ham", ""),
+    ("<script><!-- <script>ham</script> --></script>seen", "seen"),
+    ("<style>ham</style>seen", "seen"),
+    ("<style>p{display:none}</style><p>ham</p><div>seen", "seen"),
+    ("<style>p{display:none} p.s{display:block}</style><p>ham</p><p class=s>seen", "seen"),
+    ("<style>.a{display:none!important}</style><p class=a style='display:block'>ham</p>seen", "seen"),
+    ("<style media=print>p{display:none}</style><p>seen", "seen"),
+    ("<style>@media print{p{display:none}}</style><p>seen", "seen"),
+    ("<style>@media screen and (max-width:100px){p{display:none}}</style><p>seen", "seen"),
+    ("<style>/* p{display:none} */</style><p>seen", "seen"),
+    ("<style><!-- p{display:none} --></style><p>ham</p>seen", "seen"),
+    ("<p style='visibility:hidden'>ham <b style='visibility:visible'>seen</b></p>", "seen"),
+    ("<div style='font-size:0'>ham<span style='font-size:14px'>seen</span></div>", "seen"),
+    ("<div style='font-size:20px'><p style='font-size:0em'>ham<p style='font-size:.5em'>seen</div>", "seen"),
+    ("<font color=white>ham</font><font color=navy>seen</font>", "seen"),
+    ("<font color=white><a href=x>seen</a></font>", "seen"),
+    ("<table bgcolor=black><td><font color=white>seen</font><font color=black>ham</font></table>", "seen"),
+    ("<body text=white bgcolor=white>ham", ""),
+    ("<body text=white bgcolor=#000080>seen", "seen"),
+    ("<div style='font-size:0'><table><td>seen</table></div>", "seen"),
+    ("<!doctype html><div style='font-size:0'><table><td>ham</table></div>seen", "seen"),
+    ("<!doctype html><div style='font-size:0;'>ham</div><div style='font-size:1'>seen", "seen"),
+    ("<style>.UP{display:none}</style><p class=up>ham</p>seen", "seen"),
+    ("<!doctype html><style>.UP{display:none}</style><p class=up>seen", "seen"),
+    ("se<b></b>en se<!-- x -->en s<span>e</span>en", "seen seen seen"),
+    ("se<span hidden>ham</span>en", "seen"),
+    ("seen<p>seen<br>seen<div>seen</div>seen", "seen seen seen seen seen"),
+    ("<table><tr><td>seen<td>seen<tr><td>seen</table>", "seen seen seen"),
+    ("&#115;een &#x73;een s&ZeroWidthSpace;een", "seen seen seen"),
+    ("<p>seen</p", "seen"),
+    ("seen<a href='", "seen"),
+    ("<pre>seen\nseen</pre>", "seen seen"),
+    ("<select><option>seen<option>seen</select>", "seen seen"),
+    ("<plaintext>seen", "seen"),
+    ("<svg><title>ham</title></svg>seen", "seen"),
+    ("<dialog>ham</dialog>seen", "seen"),
+    ("</body></html>seen", "seen"),
+    ("<head><p>seen</head> seen", "seen seen"),
+    ("<frameset>ham", ""),
+)  # fmt: skip
+
+
+def forms():
+    """Sources of pages and their displayed words."""
+    yield from PAGES
+    for way, style in product(WAYS, HIDING):
+        # `width` and `height` have no use for a cell of a table, and so are of blocks here.
+        yield "seen " + way.format(style, "ham") + "<p>seen", "seen seen"
+    for way, style in product(WAYS[:2], SHOWING):
+        yield "seen " + way.format(style, "seen seen") + "<p>seen", "seen seen seen seen"
+
+
+def words(text):
+    return " ".join(re.findall(r"\w+", text.replace("\u200b", "").lower()))
+
+
+#: Text that the eye does not see is removed from the page, and the rest is as innerText has it.
+SCRIPT = """() => {
+  const numbers = text => text.match(/[\\d.]+/g).map(Number);
+  const unseen = text => {
+    const own = getComputedStyle(text.parentElement), colour = numbers(own.color);
+    if (parseFloat(own.fontSize) < 2 || colour[3] < .05) return true;
+    let back = null;
+    for (let e = text.parentElement; e; e = e.parentElement) {
+      const style = getComputedStyle(e), box = e.getBoundingClientRect();
+      const outside = Math.min(parseFloat(style.textIndent) || 0, box.left, box.top) < -390;
+      const clips = /hidden|clip/.test(style.overflowX) && style.display != "inline" &&
+        !/HTML|BODY/.test(e.tagName);
+      if (style.opacity < .05 || outside || (clips && Math.min(box.width, box.height) < 2)) return true;
+      const solid = numbers(style.backgroundColor);
+      if (!back && (style.backgroundImage != "none")) back = [];
+      if (!back && solid[3] !== 0) back = solid;
+    }
+    back = back || [255, 255, 255];
+    return back.length > 0 && [0, 1, 2].every(i => Math.abs(back[i] - colour[i]) <= 16);
+  };
+  const walker = document.createTreeWalker(document, NodeFilter.SHOW_TEXT), texts = [];
+  while (walker.nextNode()) texts.push(walker.currentNode);
+  for (const text of texts.filter(text => text.data.trim() && unseen(text))) text.data = " ";
+  return document.body ? document.body.innerText || "" : "";
+}"""
+
+
+def displayed(browser, sources):
+    """The displayed text of pages in Chromium, without scripts and network."""
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.route("**/*", lambda route: route.abort())
+    for source in sources:
+        page.set_content(source, wait_until="commit")
+        yield page.evaluate(SCRIPT)
+    context.close()
+
+
+def main():
+    from playwright.sync_api import sync_playwright
+
+    from textsvm.readers.mime import page_text
+
+    pages = [*forms()]
+    wrong = 0
+    with sync_playwright() as program:
+        browser = program.chromium.launch(executable_path=sys.argv[1] if sys.argv[1:] else None)
+        texts = [*displayed(browser, [source for source, _ in pages])]
+        browser.close()
+    for (source, expected), text in zip(pages, texts, strict=True):
+        ours = words(page_text(source)[0])
+        if not words(text) == expected == ours:
+            wrong += 1
+            print(f"{source!r}: expected {expected}, Chromium {words(text)}, page_text {ours}")
+    print(f"{len(pages)} forms, {wrong} differ")
+
+
+if __name__ == "__main__":
+    main()
