@@ -123,7 +123,7 @@ def test_values_are_those_of_kernel_rows(columns, others, lengths, weight, idf, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PIECE", 3)
         index = PmerIndex.of(kernel, documents)
-        index = PmerIndex.from_state(kernel, index.state(), documents)
+        index = PmerIndex.restore(kernel, index.state(), documents)
         values = index.predictor(coef, cpu).values(read)
     expected = kernel.predictor(documents, coef, cpu).values(read)
     assert_close(values, expected)
@@ -221,6 +221,9 @@ DAMAGE = {
     "starts beyond the lists": ("starts", lambda a: np.append(a[:-1], a[-1] + a.dtype.type(1))),
     "starts in two dimensions": ("starts", lambda a: a[None]),
     "signed starts": ("starts", lambda a: a.astype(np.int64)),
+    "starts of 64 bits": ("starts", lambda a: a.astype(np.uint64)),
+    "owners of 64 bits": ("owners", lambda a: a.astype(np.uint64)),
+    "counts of 64 bits": ("counts", lambda a: a.astype(np.uint64)),
     "no starts": ("starts", lambda a: a[:0]),
     "owners too short": ("owners", lambda a: a[:-1]),
     "owners of another type": ("owners", lambda a: a.astype(np.float32)),

@@ -161,7 +161,8 @@ class SupportSymbols:
     def new_features(self, documents: Documents) -> tuple[int, int]:
         """Number of p-mers that occur in no support vector, and of all p-mers."""
         if self._features is None:
-            slabs = map(np.unique, self._slabs(self._documents))
+            # With counts, NumPy sorts, in a tenth of the time of its table of hashes.
+            slabs = (np.unique(keys, return_counts=True)[0] for keys in self._slabs(self._documents))
             self._features = np.unique(np.concatenate([np.empty(0, np.uint64), *slabs]))
         new = total = 0
         for keys in self._slabs(documents):
@@ -275,10 +276,10 @@ class Drift:
     Its memory does not grow with the number of texts (`Margins`).
     """
 
-    def __init__(self, model: TrainedModel, recorded: object) -> None:
+    def __init__(self, model: TrainedModel, recorded: object, support: SupportSymbols | None = None) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
         self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
-        self.support = SupportSymbols(model)
+        self.support = support or SupportSymbols(model)
         if isinstance(model.rule, ScaledRule):  # leave-one-out margins of an online model
             self.expected["margin"] = model.record.margin
         #: Numbers of texts, symbols and p-mers so far, and of new symbols and p-mers

@@ -21,6 +21,7 @@ from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
+from textsvm.runtime.memory import trim
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import INDEX, KernelSource, Source, Support, check_offsets
 from textsvm.text.documents import Documents, MultiView, View
@@ -247,6 +248,7 @@ class TextSource(KernelSource):
         if BYTES * entries * lengths.sum() > MOST_INDEX * lengths[sample].sum():
             return support
         index = [features.index(own) for features, own in terms]
+        trim()
         return support if None in index else replace(support, index=index)
 
     def _pack(self, documents: Any, compressed: bool) -> Arrays:

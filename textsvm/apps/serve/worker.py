@@ -129,15 +129,15 @@ class ServedModel:
         if self.n_classes > 2:
             self.row_bytes += (1 + self.calibrated) * len(json.dumps(names))
         self.room, self._next_drift, self._counting = 1 << 12, 0.0, threading.Lock()
+        self.drift = Drift(self.model, info.get("drift"))
         for texts in (PREPARING, SEQUENCES):
             with suppress(InputError):  # the model refuses these letters
                 examples = self._examples_of(texts)
                 self.predict(examples[:2])
                 self.predict(examples)
-                Drift(self.model, None).add_texts(examples[:2])
+                Drift(self.model, None, self.drift.support).add_texts(examples[:2])
                 self.predict(self._examples_of(CHARACTERS))
                 break
-        self.drift = Drift(self.model, info.get("drift"))
 
     def _examples_of(self, texts: list[str]) -> list[Example]:
         """Examples with a text in each column of texts, and 0 elsewhere."""

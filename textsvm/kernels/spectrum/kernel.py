@@ -238,19 +238,19 @@ class PmerIndex:
         return cls(kernel, vocabulary, starts, owners, code[occurrences], numbers, squares)
 
     def state(self) -> Arrays:
-        """Arrays for `from_state`."""
+        """Arrays for `restore`."""
         keys = {} if is_weighted(self.kernel) else self.vocabulary.keys
         return {name: vars(self)[name] for name in INDEX} | {f"keys_{q}": own for q, own in keys.items()}
 
     @classmethod
-    def from_state(cls, kernel: PmerKernel, state: Arrays, documents: Documents) -> PmerIndex:
+    def restore(cls, kernel: PmerKernel, state: Arrays, documents: Documents) -> PmerIndex:
         """Restore from arrays of `state` for a fitted kernel; lists are checked when they are read."""
         try:
             vocabulary = read_vocabulary(state, *kernel.lengths, len(documents.alphabet))
             if is_weighted(kernel):
                 vocabulary = kernel.weights_.vocabulary
             starts, owners, counts, numbers, squares = [state[name] for name in INDEX]
-            unsigned = [array.dtype.kind == "u" for array in (starts, owners, counts)]
+            unsigned = [array.dtype in (np.uint8, np.uint16, np.uint32) for array in (starts, owners, counts)]
             shapes = [(vocabulary.first[-1] + 1,), *2 * [(int(starts[-1]),)], (len(documents),)]
             if [array.shape for array in (starts, owners, counts, squares)] != shapes or not all(unsigned):
                 raise ValueError("lists do not match the p-mers and the support vectors")
@@ -288,7 +288,6 @@ class PmerIndex:
         for first in range(0, len(others), size):
             rows = indptr[first : first + size + 1]
             of_rows = (array[rows[0] : rows[-1]] for array in entries)
-            # The order of a sum in BLAS depends on the number of rows.
             sums[first : first + size] = [row @ weights for row in self._values(rows - rows[0], *of_rows)]
         return sums, own
 
@@ -437,9 +436,7 @@ class SpectrumFeatureMap(Features):
         return SpectrumWeights.from_state(self.kernel, state, self.kernel.structure.read(alphabets))
 
     def index(self, support: Documents, state: Arrays | None = None) -> PmerIndex | None:
-        if state is None:
-            return PmerIndex.of(self.kernel, support)
-        return PmerIndex.from_state(self.kernel, state, support)
+        return PmerIndex.restore(self.kernel, state, support) if state else PmerIndex.of(self.kernel, support)
 
 
 class SpectrumAttributor(Attributor):
