@@ -116,6 +116,25 @@ def test_a_lost_connection_frees_its_bytes_and_ends_its_request():
         ended.clear()
 
 
+def test_connections_that_are_lost_in_the_queue_of_the_parser_hold_nothing():
+    async def app(request):
+        return HttpAnswer(200, await request.read())
+
+    async def lose():
+        async with serving(app) as (turns, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nX: " + b"h" * 9000)
+            await until(lambda: turns.held > 8000)
+            [connection] = turns.connections
+            writer.transport.abort()
+            await until(lambda: not turns.connections)
+            turns.add(connection)  # as if it had been there since before
+            await until(lambda: not connection.queued)
+            assert turns.held == 0
+
+    asyncio.run(lose())
+
+
 def test_at_most_a_piece_is_read_before_an_answer():
     """Requests that follow stay with the operating system."""
 

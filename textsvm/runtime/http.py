@@ -126,17 +126,14 @@ class Hosts:
     def refusal(self, request: HttpRequest) -> HttpAnswer | None:
         """Answer to a request for another server, or from a page of another site."""
         host, origin = request.headers.get("host", "").lower(), request.headers.get("origin")
-        if host and not self._include(name_of(host)):
-            message = f"this server is not {name_of(host)}; the option --host {name_of(host)} adds the name"
-            return HttpAnswer(421, error_body(message))
+        if (name := name_of(host)) and name not in self.names and not self._has_address(name):
+            return HttpAnswer(421, error_body(f"this server is not {name}; --host {name} adds the name"))
         scheme, _, page = (origin or "").lower().partition("://")
         if origin is None or (scheme in ("http", "https") and (page == host or name_of(page) in self.names)):
             return None
         return HttpAnswer(403, error_body("pages of other sites may not send requests"))
 
-    def _include(self, name: str) -> bool:
-        if name in self.names:
-            return True
+    def _has_address(self, name: str) -> bool:
         try:
             address = ipaddress.ip_address(name.strip("[]"))
         except ValueError:
@@ -198,10 +195,10 @@ class _Turns:
         """Set the number of bytes that a connection holds; the largest that wait for clients give way."""
         self.held += n_bytes - connection.held
         connection.held = n_bytes
-        while self.held > self._most_held and self.oldest_first:
-            largest = max(self.oldest_first, key=lambda waiting: waiting.held)
-            if not largest.held:
-                break
+        while self.held > self._most_held:
+            largest = max(self.oldest_first, key=lambda waiting: waiting.held, default=None)
+            if largest is None or not largest.held:
+                return
             self.held, largest.held = self.held - largest.held, 0
             largest.give_way()
 
@@ -230,6 +227,8 @@ class _Connection(asyncio.BufferedProtocol):
 
     def __init__(self, app: Application, limits: ClientLimits, turns: _Turns) -> None:
         self.app, self.limits, self.turns = app, limits, turns
+        self._chunks = list[bytes]()
+        self.on_body = self._chunks.append  # called for every chunk
         self.loop, self.parser = asyncio.get_running_loop(), httptools.HttpRequestParser(self)
         self.queued, self.used, self.requests, self.held = False, 0.0, 0, 0  # for `turns`
         self._buffer = bytearray(_PIECE)  # that the next bytes are received into
@@ -285,9 +284,10 @@ class _Connection(asyncio.BufferedProtocol):
         self.go_on()
 
     def _count(self) -> None:
-        """Count the bytes that are held."""
-        size = len(self._received) + min(self._framing, self.limits.header) + len(self._body)
-        self.turns.hold(self, size + self.transport.get_write_buffer_size())
+        """Count the bytes that are held; a lost connection, which may wait for its turn, holds none."""
+        if self in self.turns.connections:
+            size = len(self._received) + min(self._framing, self.limits.header) + len(self._body)
+            self.turns.hold(self, size + self.transport.get_write_buffer_size())
 
     def is_ready(self) -> bool:
         """Whether there are bytes to parse, and neither the client nor the application must read first."""
@@ -337,6 +337,7 @@ class _Connection(asyncio.BufferedProtocol):
                 self._ending = True
             else:
                 self.refuse(400, "this is not a request of HTTP/1.1")
+        self._take_body()
         if self._framing > self.limits.header + self._length // 8:
             self._refuse_framing()
 
@@ -400,19 +401,22 @@ class _Connection(asyncio.BufferedProtocol):
     def _refuse_large(self) -> None:
         self._refuse_body(413, f"the body has more than {self.limits.body:,} bytes; send more requests")
 
-    def on_body(self, body: bytes) -> None:
-        if self._part == "body":
-            self._framing -= len(body)
-            self._length += len(body)
-            self._rest = None if self._rest is None else (self._rest - len(body)) or None
-            if self._length > self.limits.body:
-                self._refuse_large()
-            if not (self._answered or self._arrived.done()):
-                self._body += body
+    def _take_body(self) -> None:
+        """Take the bytes of the body in a piece, which may have a thousand chunks."""
+        body = b"".join(self._chunks)
+        self._chunks.clear()
+        self._framing -= len(body)
+        self._length += len(body)
+        self._rest = None if self._rest is None else (self._rest - len(body)) or None
+        if self._length > self.limits.body:
+            self._refuse_large()
+        if not (self._answered or self._arrived.done()):
+            self._body += body
 
     def on_message_complete(self) -> None:
         if self._part != "body":  # it will be parsed again, or is refused
             return
+        self._take_body()
         self._part = "complete"
         if not self._arrived.done():
             self._arrived.set_result(None)
@@ -577,8 +581,7 @@ def run(
     """Serve an application until SIGTERM or SIGINT, then answer the requests in progress.
 
     Connections are accepted before `context` is entered, which may take long, and until it is left.
-    `on_hangup` is called at SIGHUP, also while the context is entered. This function must run in the main
-    thread.
+    `on_hangup` is called at SIGHUP, also while the context is entered. Only the main thread may call this.
     """
     if resource is not None:  # each connection is an open file
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
