@@ -463,8 +463,7 @@ def say_lone_groups(console: Console, corpus: Corpus) -> None:
     if groups is not None and all(isinstance(label, str) for label in corpus.labels or [None]):
         classes, codes = np.unique(targets(corpus), return_inverse=True)
         if len(lone := in_lone_groups(groups, codes)[1]):
-            names = quoted_names(classes[lone].tolist())
-            console.say(f"note: all documents of {names} are in one group, and never held out of training")
+            console.say(f"note: {quoted_names(classes[lone].tolist())}: in one group, so never held out")
 
 
 def say_copies(console: Console, n: int) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _WITHOUT = {"groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part", "id"}
 
 
-@partial(options.with_groups, without=_WITHOUT | {"annotators"})
+@partial(options.with_groups, without=_WITHOUT)
 def corpus(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
