@@ -112,6 +112,8 @@ PAGES = (
     ("</body></html>seen", "seen"),
     ("<head><p>seen</head> seen", "seen seen"),
     ("<frameset>ham", ""),
+    (f"<p style='{'color:red;' * 900}display:none'>ham</p>seen", "seen"),
+    (f"<style>{'p{color:red} ' * 4000}p{{display:none}}</style><p>ham</p>seen", "seen"),
 )  # fmt: skip
 
 

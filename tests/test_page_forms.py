@@ -10,7 +10,8 @@ import pytest
 from page_forms import displayed, forms, words
 
 from textsvm.apps.mail.filter import Filter
-from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.message import read_message, shortened
+from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.errors import InputError
 from textsvm.readers import mime, sample
 from textsvm.readers.files import read_files
@@ -90,6 +91,12 @@ def test_parts_that_are_displayed(name):
     assert "seen" in text
     assert "last" in text
     assert "\nham" not in text
+
+
+@pytest.mark.parametrize("name", MAILS)
+def test_shortened_mails_are_read_alike(name):
+    raw = RawMessage(MAILS[name].encode())
+    assert read_message(shortened(raw)).text == read_message(raw).text
 
 
 def test_features_of_parts():

@@ -256,9 +256,8 @@ MAX_TAGS = 8000
 #: Nodes of a page that are read; rules of its style sheets that are compared with elements.
 MAX_NODES = 20_000
 MAX_RULES = 50_000
-#: Characters of a page; of its style sheets; of its end, which is read by itself from `MAX_WHOLE` on.
+#: Characters of a page; of its end, which is read by itself from `MAX_WHOLE` on.
 MAX_PAGE = 1 << 18
-MAX_SHEET = 1 << 15
 MAX_END = 1 << 14
 MAX_WHOLE = 96 << 10
 TOO_MUCH = "too much to read"
@@ -414,12 +413,9 @@ class _Sheets:
         self._rules: dict[str, list[tuple[set[str], int, list[Declaration]]]] = {}
         self._order = 0
         self.left = MAX_RULES
-        room = MAX_SHEET
         for node in page.css("style"):
-            if room and _MEDIA.fullmatch(node.attributes.get("media") or ""):
-                source = node.text()[:room]
-                room -= len(source)
-                self._add(import_module("tinycss2").parse_stylesheet(source, True, True), True)
+            if _MEDIA.fullmatch(node.attributes.get("media") or ""):
+                self._add(import_module("tinycss2").parse_stylesheet(node.text(), True, True), True)
 
     def _add(self, rules: list[Node], outer: bool) -> None:
         tinycss2 = import_module("tinycss2")
@@ -439,11 +435,9 @@ class _Sheets:
                 names = match[2].replace("#", ".#").split(".")[1:]
                 parts = {name if name[0] == "#" else f".{name}" for name in map(self._folded, names)}
                 self._order += 1
-                weight = (
-                    100 * match[2].count("#") + 10 * len(names) + (tag != "*")
-                ) * 1_000_000 + self._order
+                weight = 100 * match[2].count("#") + 10 * len(names) + (tag != "*")
                 rules = self._rules.setdefault(min(parts, default=tag), [])
-                rules.append((parts | {tag}, weight, declarations))
+                rules.append((parts | {tag}, weight * 1_000_000 + self._order, declarations))
 
     def _folded(self, name: str) -> str:
         return name.lower() if self._quirks else name
@@ -458,9 +452,7 @@ class _Sheets:
                 for rule_parts, weight, declarations in self._rules[part]:
                     self.left -= 1
                     if self.left > 0 and rule_parts <= parts:
-                        cascade += [
-                            (important, weight, name, value) for important, name, value in declarations
-                        ]
+                        cascade += [(item[0], weight, *item[1:]) for item in declarations]
         if style := attributes.get("style"):
             cascade += [(item[0], 1 << 60, *item[1:]) for item in _inline_values(style, self._quirks)]
         cascade.sort(key=itemgetter(0, 1))
@@ -545,14 +537,13 @@ class _PageReader:
             if node.is_text_node:
                 self._text(node.text_content or "", style)
             elif node.is_element_node:
-                attributes = {name: (value or "")[:2000] for name, value in node.attributes.items()}
+                attributes = {name: value or "" for name, value in node.attributes.items()}
                 self._find_tricks(node.tag, attributes)
                 if node.tag not in _UNSEEN:
                     values = sheets.values(node.tag, attributes, _hints(node.tag, attributes, quirks))
                     display = values.get("display")
-                    block = not style.hidden and (
-                        display in _LINE_DISPLAYS if display else node.tag in _BLOCKS
-                    )
+                    block = display in _LINE_DISPLAYS if display else node.tag in _BLOCKS
+                    block &= not style.hidden
                     self.displayed.append("\n" if block else "")
                     self._lines += node.tag == "pre"
                     stack.append(((node.tag, block), style))
@@ -589,7 +580,7 @@ class _PageReader:
     def _host(self, address: str, trick: str) -> str:
         """The host of an address; it is noted as a trick."""
         try:
-            parts = urlsplit(re.sub(r"\s", "", address))
+            parts = urlsplit(re.sub(r"\s", "", address[:2000]))
             host = parts.hostname or ""
         except ValueError:
             self.tricks["link that is no address"] = None

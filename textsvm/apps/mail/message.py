@@ -231,9 +231,9 @@ def _cut(data: bytes, start: int) -> bytes:
 
 def _shortened_piece(data: bytes, start: int, stop: int, room: int) -> bytes:
     """The beginning of a piece and whole lines of its end, which may be encoded."""
-    if stop - start <= room:
-        return data[start:stop]
     end = stop - min(mime.MAX_END, room // 8)
+    if end <= start + room:
+        return data[start:stop]
     beginning = data.rfind(b"\n", start + room - 1000, start + room) + 1 or start + room
     return data[start:beginning] + data[data.find(b"\n", end, stop) + 1 or end : stop]
 
