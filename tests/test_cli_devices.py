@@ -1,6 +1,8 @@
 """textsvm devices --compile: it trains every kind of machine on each device, and compiles every .cu file."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 from command import run_fresh
@@ -50,6 +52,19 @@ def test_without_a_usable_gpu_the_cpu_is_compiled_for_and_the_reason_is_given(mo
     assert "not usable: it is broken" in capsys.readouterr().out
 
 
+#: Letters of several alphabets, 5 classes, both solvers.
+TRAINING = """
+from textsvm import SVC, Compute
+from textsvm.runtime import compiled
+compiled.NUMPY_SIZE = 0
+texts = [f"{chr(0x4E00 + i % 700)} e\u0301 word{i % 97} {i % 89} is it" for i in range(3000)]
+for solver in ("features", "gram"):
+    model = SVC(device="cpu", compute=Compute(solver=solver))
+    model.fit(texts, [i % 5 for i in range(3000)]).predict(texts[:99])
+print(compiled.Compiled.compilations)
+"""
+
+
 @pytest.mark.slow
 def test_after_it_a_first_training_on_the_cpu_compiles_nothing(tmp_path):
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": ""}
@@ -57,6 +72,8 @@ def test_after_it_a_first_training_on_the_cpu_compiles_nothing(tmp_path):
     before = {*tmp_path.rglob("*.nbc")}
     assert before
     run_fresh("demo", "--device", "cpu", env=env)
+    program = [sys.executable, "-W", "ignore", "-c", TRAINING]
+    assert subprocess.run(program, env=env, capture_output=True, text=True, check=True).stdout == "0\n"
     assert {*tmp_path.rglob("*.nbc")} == before
 
 

@@ -155,6 +155,10 @@ import numpy as np
 from textsvm.runtime import compiled
 
 @compiled.njit(cache=True)
+def never_called(values):
+    return values
+
+@compiled.njit(cache=True)
 def total(values):
     return values.sum()
 

@@ -1572,8 +1572,11 @@ def test_idle_connections_give_way(models):
 
 
 @pytest.mark.slow
-def test_the_steps_of_the_containerfile(models, tmp_path):
-    """Its commands in a virtual environment; dependencies come from this environment, not the network."""
+def test_the_steps_of_the_containerfile(models, tmp_path, read_only):
+    """Its commands in a virtual environment; dependencies come from this environment, not the network.
+
+    It serves with a read-only file system, and compiles nothing.
+    """
     pytest.importorskip("hatchling")
     page = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
     recipe = re.search(r"<!-- recipe: Containerfile -->\n```\w*\n(.*?)```", page, re.DOTALL)[1]
@@ -1584,6 +1587,8 @@ def test_the_steps_of_the_containerfile(models, tmp_path):
     assert re.search(r"COPY \S+ /models/model.textsvm\n", recipe)
     assert re.search(r"COPY textsvm-\*\.whl /tmp/\n", recipe)
     install = re.search(r"&& (\S+/bin/pip install .*)\n", recipe)[1]
+    compilation = re.search(r"RUN (\S+/bin/textsvm devices .*)\n", recipe)[1]
+    cache = re.search(r"ENV NUMBA_CACHE_DIR=(.*)\n", recipe)[1]
     build = [
         sys.executable,
         "-m",
@@ -1601,8 +1606,9 @@ def test_the_steps_of_the_containerfile(models, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     (tmp_path / "model.textsvm").write_bytes((models / "two.textsvm").read_bytes())
     places = {installed: str(venv), "/models": str(tmp_path), "/tmp": str(tmp_path)}
-    install, command = (
-        re.sub("|".join(places), lambda match: places[match[0]], each) for each in (install, command)
+    install, command, compilation, cache = (
+        re.sub("|".join(places), lambda match: places[match[0]], each)
+        for each in (install, command, compilation, cache)
     )
     pip = f"{install} --quiet --no-deps --no-index"
     subprocess.run(["sh", "-c", pip], check=True, capture_output=True)
@@ -1610,16 +1616,29 @@ def test_the_steps_of_the_containerfile(models, tmp_path):
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if "site-packages" in path),
+        "NUMBA_CACHE_DIR": cache,
     }
+    subprocess.run(compilation.split(), check=True, capture_output=True, env=environment, cwd=tmp_path)
+    files = {path: path.stat() for path in Path(cache).rglob("*")}
+    assert all(status.st_mode & 0o4 for status in files.values())  # for other users
+    environment |= {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(
-        [*arguments, "--port", "0"], stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
-    )
+        [*read_only, tmp_path, *arguments, "--port", "0"],
+        stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path,
+    )  # fmt: skip
+    lines = [process.stderr.readline()]
     try:
-        line = next(line for line in process.stderr if line.startswith("answering at "))
-        server = Server(process, [line.strip()])
+        while lines[-1] and not lines[-1].startswith("answering at "):
+            lines.append(process.stderr.readline())
+        server = Server(process, [line.strip() for line in lines])
         assert server.ask("GET", "/healthz")[0] == 200
-        assert server.predict(text="win cash now")[1]["label"] in ("ham", "spam")
+        for text in ("win cash now", "see you" * 1000):
+            assert server.predict(text=text)[1]["label"] in ("ham", "spam")
         assert server.stop() == (0, "")
+        assert not [line for line in lines if "compil" in line]
+        assert {path: path.stat().st_mtime_ns for path in files} == {
+            path: status.st_mtime_ns for path, status in files.items()
+        }
     finally:
         process.kill()
         process.wait()

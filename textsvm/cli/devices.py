@@ -104,19 +104,19 @@ def compile_all(device: str, progress: Progress) -> None:
 
 def trainings(device: str, n: int = DOCUMENTS) -> dict[str, Callable[[], object]]:
     """Name and call of every kind of training, with predictions."""
-    rng, three = np.random.default_rng(0), np.arange(n) % 3
+    rng, four = np.random.default_rng(0), np.arange(n) % 4
     rows = rng.choice(list("acgt"), (n, 60))
-    sequences = ["".join(row) + "acgt"[k] * 9 for row, k in zip(rows, three, strict=True)]
+    sequences = ["".join(row) + "acgt"[k] * 9 for row, k in zip(rows, four, strict=True)]
     texts = [f"it is {sequence}" for sequence in sequences]
-    vectors = rng.standard_normal((n, 20)).astype(np.float32)
-    vectors[:, 0] += three
+    letters = [f"e\u0301 {chr(0x4E00 + i % 800)} {text}" if i % 3 else text for i, text in enumerate(texts)]
+    vectors = (rng.standard_normal((n, 20)) + np.outer(four, np.arange(20) == 0)).astype(np.float32)
     sparse = scipy.sparse.csr_matrix
 
     def classify(x: Any, **options: Any) -> Callable[[], object]:
         def call() -> None:
-            for y in (three > 0, three):
+            for y in (four > 0, four):
                 textsvm.SVC(device=device, **options).fit(x, y).predict(x[:100])
-            textsvm.cross_validate(textsvm.SVC(device=device, **options), x, three > 0, cv=3)
+            textsvm.cross_validate(textsvm.SVC(device=device, **options), x, four > 0, cv=3)
 
         return call
 
@@ -126,14 +126,14 @@ def trainings(device: str, n: int = DOCUMENTS) -> dict[str, Callable[[], object]
     calls = {
         "auto": classify(texts),
         "sequences": classify(sequences),
-        "features": classify(texts, compute=textsvm.Compute(solver="features")),
+        "features": classify(letters, compute=textsvm.Compute(solver="features")),
         "sparse vectors": classify(sparse(np.maximum(vectors, 0)), kernel="gaussian"),
         "sparse flags": classify(sparse((vectors > 1).astype(np.float32)), kernel="gaussian"),
-        "crammer-singer": fit(textsvm.SVC("spectrum", multiclass="crammer-singer", device=device), three),
-        "regression": fit(textsvm.SVR("spectrum", device=device), three),
+        "crammer-singer": fit(textsvm.SVC("spectrum", multiclass="crammer-singer", device=device), four),
+        "regression": fit(textsvm.SVR("spectrum", device=device), four),
         "one class": fit(textsvm.OneClassSVM("spectrum", device=device)),
         "explanation": lambda: textsvm.explain(
-            textsvm.SVC(device=device).fit(texts[:60], three[:60] > 0), texts[:1]
+            textsvm.SVC(device=device).fit(texts[:60], four[:60] > 0), texts[:1]
         ),
     }
     for name in KERNELS.simple():

@@ -126,10 +126,8 @@ class FeatureCase:
         matrix += n**1.5 * self.machines**0.75 * costs.dual
         if device == "cpu" and self.passes is not None:
             return matrix / threads, count / threads + self.passes.seconds(n, self.machines, self.occurrences)
-        per_row = self.occurrences * costs.machine + n * costs.row + costs.start
-        solve = self.occurrences * costs.solve + self.machines * per_row
-        if device == "cpu":
-            solve *= self.slowdown
+        per_machine = self.slowdown * (self.occurrences * costs.machine + n * costs.row) + costs.start
+        solve = self.occurrences * costs.solve + self.machines * per_machine
         return matrix / threads, count / threads + solve / max(1, min(threads, self.machines))
 
 
@@ -271,10 +269,9 @@ def plan_features(case: Case, features: FeatureCase, features_requested: bool) -
         reason = f"a kernel matrix would take {show_bytes(case.bytes)} of {show_bytes(case.memory)}"
     elif seconds < with_matrix:
         reason = f"predicted {seconds:.2g} s{on}, with a kernel matrix {with_matrix:.2g} s"
-    elif case.bytes <= case.memory:
-        return replace(GRAM, reason=f"predicted {with_matrix:.2g} s{on}, from features {seconds:.2g} s")
     else:
-        return GRAM
+        reason = f"predicted {with_matrix:.2g} s{on}, from features {seconds:.2g} s"
+        return replace(GRAM, reason=reason if case.bytes <= case.memory else "")
     on_disk = features.disk_bytes is not None and features.disk_bytes > case.memory
     tier, reason = ("disk", f"{reason}; on disk") if on_disk else ("device", reason)
     return Plan("features", tier, case.memory, reason)

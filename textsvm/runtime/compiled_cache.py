@@ -51,17 +51,21 @@ def _require_code(locator: Any) -> None:
 
 
 class _Locations(CompileResultCacheImpl):
-    """Numba's cache folders (NUMBA_CACHE_DIR, source, user), those that can only be read included."""
+    """Numba's cache folders, and those that can only be read. Writing fails in the last one, for none."""
 
-    _locator_classes = tuple(  # type: ignore[assignment]
-        locator
-        for base in CacheImpl._locator_classes[:3]
-        for locator in (type("ReadOnly", (base,), {"ensure_cache_path": _require_code}), base)
+    _locator_classes = (  # type: ignore[assignment]
+        *(
+            locator
+            for base in CacheImpl._locator_classes[:3]
+            for locator in (type("ReadOnly", (base,), {"ensure_cache_path": _require_code}), base)
+        ),
+        *CacheImpl._locator_classes[3:],
+        type("Unwritable", (CacheImpl._locator_classes[1],), {"ensure_cache_path": lambda locator: None}),
     )
 
 
 class CheckedCache(FunctionCache):
-    """Cache of a compiled function; RuntimeError if no folder can be written or has code of the function.
+    """Cache of a compiled function; RuntimeError if its source has no folder.
 
     `on_error` is called with the OSError if an entry cannot be written, `on_miss` if there is no entry.
     """
