@@ -491,8 +491,8 @@ def _cheap(source: str) -> str:
     """The beginning of a page that a parser reads in little time."""
     stop = MAX_PAGE
     for bracket in "<>":
-        if source.count(bracket) > MAX_TAGS:
-            stop = min(stop, next(islice(re.finditer(bracket, source), MAX_TAGS, None)).start())
+        for match in islice(re.finditer(bracket, source), MAX_TAGS, MAX_TAGS + 1):
+            stop = min(stop, match.start())
     source = _LONG_TAG.sub(
         lambda tag: tag[0] if len(tag[0].split(None, 300)) < 300 else tag[0][:4000], source[:stop]
     )
