@@ -10,7 +10,7 @@ import pytest
 from page_forms import displayed, forms, words
 
 from textsvm.apps.mail.filter import Filter
-from textsvm.apps.mail.message import read_message, shortened
+from textsvm.apps.mail.message import plain_letters, read_message, shortened
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.errors import InputError
 from textsvm.readers import mime, sample
@@ -82,6 +82,11 @@ MAILS = {
                     "--c\nContent-Type: text/html\n\nseen last\n--c--")),
     "text is the last": parts("alternative", ("text/html", "seen last"), ("text/plain", "ham")),
     "no page": parts("alternative", ("text/plain", "ham"), ("text/plain", "seen last")),
+    "an attached page": parts("alternative", ("text/html", "seen last"),
+                              ("text/html\nContent-Disposition: attachment", "ham")),
+    "an attached page within": parts(
+                    "alternative", ("text/html", "seen last"), ("multipart/mixed; boundary=c",
+                    "--c\nContent-Type: text/html\nContent-Disposition: attachment\n\nham\n--c--")),
 }  # fmt: skip
 
 
@@ -184,6 +189,43 @@ def test_hostile_pages_take_bounded_time(piece):
     page_text(source)
     page_text("<p " + source)
     assert time.process_time() - clock < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x01" * 65_000, "\u200d" * 120_000 + "\u3042", "a" + "\u200d\u200b" * 40_000,
+        "a" + "\u0301" * 40_000 + "\u0323" * 40_000, ("a" + "\u0301" * 40 + "\u0323" * 40) * 1000,
+    ],
+)  # fmt: skip
+def test_runs_of_invisible_characters_take_linear_time(text):
+    clock = time.process_time()
+    plain_letters(text)
+    plain_letters(text + "b")
+    assert time.process_time() - clock < 1
+
+
+@pytest.mark.parametrize("media", [" " * 100_000 + "x", "only" + " " * 100_000 + "x", ", " * 50_000])
+def test_media_of_any_length(media):
+    clock = time.process_time()
+    assert "seen" in page_text(f'<style media="{media}">p{{display:none}}</style><p>seen')[0]
+    assert "seen" in page_text(f"<style>@media {media} {{q{{display:none}}}}</style><p>seen")[0]
+    assert time.process_time() - clock < 2
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<style>a{z:" + "1" * 5000 + "}</style><p>seen<p>last",
+        "<style>" + "(" * 500 + ")" * 500 + "{top:0}</style><p>seen<p>last",
+        "<p style='z:" + "1" * 5000 + "'>seen<p>last",
+        "<p title='" + "a " * 2500 + "'>seen</p><p title='x'>last",
+        '<p title="' + "it's " * 2500 + '">seen</p><p>last',
+        "<p style='display:none x'>seen<p style='font-size:0 x;color:white x;visibility:hidden !ie'>last",
+    ],
+)
+def test_style_that_a_browser_ignores_hides_nothing(source):
+    assert {*page_text(source)[0].split()} == {"seen", "last"}  # the end of a long page stands twice
 
 
 def test_formats_that_open_again_in_each_block():

@@ -13,6 +13,7 @@ import math
 import quopri
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from email._policybase import Compat32  # `email.policy` takes 10 ms more to import
 from email.message import Message
 from functools import lru_cache
@@ -262,6 +263,7 @@ MAX_END = 1 << 14
 MAX_WHOLE = 96 << 10
 TOO_MUCH = "too much to read"
 _MAX_HOSTS = 12
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{4000,}")
 #: Tags of elements that the HTML standard opens again in each block until they are closed.
 _FORMAT = re.compile(r"<(/?)(?:b|big|code|em|font|i|s|small|strike|strong|tt|u)\b[^<>]*>?", re.IGNORECASE)
@@ -306,7 +308,7 @@ _OUTSIDE = -400
 _TINY = 2
 _CLEAR = (-1.0, -1.0, -1.0)
 _COMPOUND = re.compile(r"(\*|[a-z][\w-]*)?((?:[.#][^\s.#:>+~\[*]+)*)", re.IGNORECASE)
-_MEDIA = re.compile(r"\s*(?:only\s+)?(?:screen|all)?\s*", re.IGNORECASE)
+_MEDIA = {"", "all", "screen", "only all", "only screen"}
 
 
 class _Style(NamedTuple):
@@ -356,13 +358,13 @@ def _values(content: str | list[Node], quirks: bool) -> list[Declaration]:
         tokens = [token for token in node.value if token.type not in ("whitespace", "comment")]
         name = _SYNONYMS.get(node.lower_name, node.lower_name)
         if name in ("color", "background"):
-            value = _colour(tokens)
+            value = _colour(tokens) if len(tokens) == 1 or name == "background" else None
         elif name == "font":
             name = "font-size"
             sizes = (_value(name, token, False) for token in tokens if token.type != "ident")
             value = next((size for size in sizes if size), None)
         else:
-            value = _value(name, tokens[0], quirks) if tokens else None
+            value = _value(name, tokens[0], quirks) if len(tokens) == 1 else None
         if value is not None:
             declarations.append((node.important, name, value))
     return declarations
@@ -402,7 +404,13 @@ def _colour(tokens: Sequence[Node | str]) -> tuple[float, ...] | None:
 
 @lru_cache(1024)
 def _inline_values(style: str, quirks: bool) -> list[Declaration]:
-    return _values(style, quirks)
+    with suppress(*PARSER_ERRORS):
+        return _values(style, quirks)
+    return []
+
+
+def _is_of_screens(media: str) -> bool:
+    return any(" ".join(query.lower().split()) in _MEDIA for query in media.split(","))
 
 
 class _Sheets:
@@ -414,18 +422,18 @@ class _Sheets:
         self._order = 0
         self.left = MAX_RULES
         for node in page.css("style"):
-            if _MEDIA.fullmatch(node.attributes.get("media") or ""):
-                self._add(import_module("tinycss2").parse_stylesheet(node.text(), True, True), True)
+            if _is_of_screens(node.attributes.get("media") or ""):
+                with suppress(*PARSER_ERRORS):  # of tinycss2, such as a number of 5,000 digits
+                    self._add(import_module("tinycss2").parse_stylesheet(node.text(), True, True), True)
 
     def _add(self, rules: list[Node], outer: bool) -> None:
         tinycss2 = import_module("tinycss2")
         for rule in rules:
             if rule.type == "qualified-rule" and (declarations := _values(rule.content, self._quirks)):
                 self._add_rule(tinycss2.serialize(rule.prelude).split(","), declarations)
-            elif outer and rule.type == "at-rule" and rule.lower_at_keyword == "media":
-                media = tinycss2.serialize(rule.prelude).split(",")
-                if rule.content and any(map(_MEDIA.fullmatch, media)):
-                    self._add(tinycss2.parse_rule_list(rule.content, True, True), False)
+            elif outer and rule.type == "at-rule" and rule.lower_at_keyword == "media" and rule.content:
+                inner = tinycss2.parse_rule_list(rule.content, True, True)
+                self._add(inner if _is_of_screens(tinycss2.serialize(rule.prelude)) else [], False)
 
     def _add_rule(self, selectors: list[str], declarations: list[Declaration]) -> None:
         for selector in selectors:
@@ -487,6 +495,12 @@ def page_text(source: str) -> tuple[str, list[str]]:
     return re.sub(r"[ \t]?\n[ \t\n]*", "\n", text).strip(), [*reader.tricks]
 
 
+def _cut_tag(beginning: str) -> str:
+    """The beginning of a tag, with the end of the attribute in which it was cut."""
+    open_quote = re.search("[\"']", _QUOTED.sub("", beginning))
+    return beginning + (open_quote[0] if open_quote else "")
+
+
 def _cheap(source: str) -> str:
     """The beginning of a page that a parser reads in little time."""
     stop = MAX_PAGE
@@ -494,7 +508,7 @@ def _cheap(source: str) -> str:
         for match in islice(re.finditer(bracket, source), MAX_TAGS, MAX_TAGS + 1):
             stop = min(stop, match.start())
     source = _LONG_TAG.sub(
-        lambda tag: tag[0] if len(tag[0].split(None, 300)) < 300 else tag[0][:4000], source[:stop]
+        lambda tag: tag[0] if len(tag[0].split(None, 300)) < 300 else _cut_tag(tag[0][:4000]), source[:stop]
     )
     tags = source.count("<")
     if tags > 500:

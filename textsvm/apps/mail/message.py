@@ -75,10 +75,12 @@ _SIZES = (
 _JOINERS = "\x01-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200c\u200d\u2800\ufe00-\ufe0f\ufffc"
 _MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
 _MARK = re.compile(f"[{_MARKS}]")
+#: Marks of a letter after the first; sorting a run of marks takes time with its square.
+_MORE_MARKS = re.compile(f"(?<=[{_MARKS}]{{16}})[{_MARKS}]+")
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2060-\u2065\u206a-\u206f\u3164"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    f"|(?<=[A-Za-z])[{_JOINERS}{_MARKS}]+|[{_JOINERS}]+(?=[A-Za-z])"
+    f"|(?<=[A-Za-z])[{_JOINERS}{_MARKS}]+|(?<![{_JOINERS}])[{_JOINERS}]+(?=[A-Za-z])"
 )
 _TURNED = re.compile("[\u202d\u202e\u2066-\u2068]")
 _STYLED = re.compile("[\u24b6-\u24e9\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff\U0001f130-\U0001f189]")
@@ -139,9 +141,9 @@ def _lines(parsed: mime.MimePart) -> list[str]:
         tricks[mime.TOO_MUCH] = None
     others: list[str] = []
     # HTML comes first, so that no plain text displaces it.
-    for part, displayed in sorted(parts, key=_is_not_html):
+    for part, displayed in sorted(parts, key=lambda item: _is_not_html(item[0])):
         try:
-            if _holds_text(part) and (part is parsed or part.get_content_disposition() != "attachment"):
+            if _holds_text(part) and (part is parsed or not _is_attached(part)):
                 text, part_tricks = _text(part)
                 (texts if displayed else others).append(text)
                 tricks |= dict.fromkeys(part_tricks)
@@ -181,8 +183,9 @@ def _leaves(part: mime.MimePart, displayed: bool = True) -> Iterator[tuple[mime.
         yield part, displayed
     best: mime.MimePart | None = None
     if part.get_content_type() == "multipart/alternative":
-        pages = [p for p in parts if any(leaf.get_content_type() == "text/html" for leaf in p.walk())]
-        best = next(reversed(pages or [p for p in parts if any(map(_holds_text, p.walk()))]), None)
+        shown = [(p, [leaf for leaf in p.walk() if not _is_attached(leaf)]) for p in parts]
+        pages = [p for p, leaves in shown if not all(map(_is_not_html, leaves))]
+        best = next(reversed(pages or [p for p, leaves in shown if any(map(_holds_text, leaves))]), None)
     for p in parts:
         yield from _leaves(p, displayed and best in (None, p))
 
@@ -192,8 +195,12 @@ def _holds_text(part: mime.MimePart) -> bool:
     return not part.is_multipart() and part.get_content_maintype() in ("text", "multipart")
 
 
-def _is_not_html(part: tuple[mime.MimePart, bool]) -> bool:
-    return part[0].get_content_type() != "text/html"
+def _is_attached(part: mime.MimePart) -> bool:
+    return part.get_content_disposition() == "attachment"
+
+
+def _is_not_html(part: mime.MimePart) -> bool:
+    return part.get_content_type() != "text/html"
 
 
 def _differ(alternative: str, displayed: str) -> bool:
@@ -311,7 +318,7 @@ def plain_letters(text: str) -> tuple[str, list[str]]:
     if text.isascii() and not _INVISIBLE.search(text):
         return text, []
     if _MARK.search(text):
-        text = unicodedata.normalize("NFC", text)
+        text = unicodedata.normalize("NFC", _MORE_MARKS.sub("", text))
     text, invisible = _INVISIBLE.subn("", text)
     text, turned = _TURNED.subn("", text)
     text, styled = _STYLED.subn(lambda match: unicodedata.normalize("NFKC", match[0]), text)
