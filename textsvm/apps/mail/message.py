@@ -246,8 +246,12 @@ def _shortened_piece(data: bytes, start: int, stop: int, room: int) -> bytes:
 
 
 def shortened(raw: RawMessage) -> bytes:
-    """The message without bytes of the body that `read_message` does not read; only the digest differs."""
-    return raw.data[: raw.end] + _cut(raw.data, raw.end)
+    """The message without bytes of the body that `read_message` does not read; only the digest differs.
+
+    The message itself if it has so many boundaries that it would be cut at others.
+    """
+    data = raw.data[: raw.end] + _cut(raw.data, raw.end)
+    return data if _cut(data, 0) == _cut(raw.data, 0) else raw.data
 
 
 def _text(part: mime.MimePart) -> tuple[str, list[str]]:
