@@ -53,7 +53,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.kernels.contract": "tables of features, which the formats contain",
         "textsvm.kernels.inputs": "TextForm: the normal form of the texts of a model",
         "textsvm.kernels.spelling": "spell: the name of a kernel in files and messages",
-        "textsvm.linalg.factored": "check_dense: whether the weights of thousands of classes fit into memory",
         "textsvm.model.top_features": "TopFeatures: the heaviest features, in files and on the page",
         "textsvm.reporting.formatting": "escaped text of the page",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",

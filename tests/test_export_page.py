@@ -5,12 +5,11 @@ import hashlib
 import json
 import re
 
-import numpy as np
 import pytest
 from command import run
 from test_reporting import HOSTILE_LABEL
 
-from textsvm import SVC, InputError, Spectrum, export, load, save
+from textsvm import SVC, InputError, Spectrum, export, save
 from textsvm.apps.export import commands
 from textsvm.cli.options import PrintingOptions
 
@@ -87,10 +86,8 @@ def test_promises_a_warning_only_where_the_page_has_one(tmp_path):
 def test_note_about_a_large_page(tmp_path, monkeypatch, capsys):
     save(SVC(Spectrum((1, 3)), **CPU).fit(TEXTS, LABELS), tmp_path / "m")
     monkeypatch.setattr(commands, "LARGE_PAGE", 1000)
-    commands.export.__wrapped__(
-        tmp_path / "m", PrintingOptions(), commands.ContentOptions(), output=tmp_path / "m.html"
-    )
-    assert "--max-size" in capsys.readouterr().err
+    commands.export.__wrapped__(tmp_path / "m", PrintingOptions(), output=tmp_path / "m.html")
+    assert "a page of 0 MB is slow to load" in capsys.readouterr().err
 
 
 def test_demo(tmp_path):
@@ -141,33 +138,3 @@ def test_an_example_is_made_of_the_heaviest_words(tmp_path):
     with pytest.raises(InputError, match="a title is for pages, not for the format bin"):
         export(SVC(**CPU).fit(TEXTS, LABELS), tmp_path / "m.bin", title="x")
     assert not (tmp_path / "m.bin").exists()
-
-
-def test_a_page_has_less_than_two_megabytes(tmp_path):
-    """And states what the smaller model lacks; --max-size takes another size."""
-    rng = np.random.default_rng(0)
-    texts = ["".join(rng.choice([*"abcdefghijkl "], 600)) for _ in range(60)]
-    labels = ["spam", "ham", "other"] * 20
-    save(SVC(**CPU).fit(texts, labels), tmp_path / "m.textsvm")
-    done = run("export", "m.textsvm", "-o", "m.html", cwd=tmp_path)
-    assert done.returncode == 0
-    assert (tmp_path / "m.html").stat().st_size < 2_000_000
-    loss = re.search(r"[\d,]+ of [\d,]+ strings, .* bits", done.stdout.decode())[0]
-    assert b"less than 2 MB; --max-size" in done.stderr
-    page = (tmp_path / "m.html").read_text("utf-8")
-    assert f"<tr><th>Smaller than the model</th><td>{loss}; decision values differ by" in page
-    done = run("export", "m.textsvm", "-o", "whole.html", "--max-size", "1GB", cwd=tmp_path)
-    assert (tmp_path / "whole.html").stat().st_size > 2_000_000
-    export(load(tmp_path / "m.textsvm"), tmp_path / "api.html")
-    assert (tmp_path / "api.html").stat().st_size == (tmp_path / "m.html").stat().st_size
-    (tmp_path / "corpus.jsonl").write_text(
-        "\n".join(
-            json.dumps({"text": text, "label": label})
-            for text, label in zip(texts[:6], labels[:6], strict=True)
-        )
-    )
-    done = run("export", "m.textsvm", "-o", "held.html", "--texts", "corpus.jsonl", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr.decode()
-    assert b"accuracy on the texts" in done.stdout
-    done = run("export", "m.textsvm", "-o", "m.bin", "--texts", "corpus.jsonl", cwd=tmp_path)
-    assert done.returncode == 2

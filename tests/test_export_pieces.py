@@ -15,8 +15,7 @@ from test_export import HOSTILE
 
 import textsvm
 from textsvm import Encoder, InputError, Spectrum
-from textsvm.apps.export import small
-from textsvm.apps.export.binary import VERSION, pack, packed_tables, with_checksum
+from textsvm.apps.export.binary import VERSION, pack, with_checksum
 from textsvm.apps.export.characters import IGNORED, KEEPS
 from textsvm.apps.export.pieces import word_piece
 from textsvm.apps.export.plain import PlainModel, plain_model
@@ -167,31 +166,6 @@ def test_every_form_decides_as_python(form, model, tmp_path):
     answers = decides_as_python(form, model, [*TEXTS, *lone], tmp_path, 1e-5)
     if form == "javascript":
         assert near(answers["explained"], answers["decision"])
-
-
-@needs_gcc
-def test_smaller_models_split_texts_as_the_whole(model):
-    plain = plain_model(model)
-    size = len(pack(plain))
-    reductions = [
-        small.reduced_model(model, plain, size - cut, topics(200, seed=1)[0]) for cut in (1000, 22_000)
-    ]
-    for reduction in reductions:
-        texts = [topics(200, seed=1)[0][i] for i in reduction.chosen]
-        exported = CModel(reduction.content)
-        values = np.array([exported.decide(text) for text in texts])[:, 0]
-        assert near(values, reduction.values[1][:, 0])
-    assert reductions[0].difference[1] < 1e-3
-    assert reductions[1].n_strings[1] < reductions[1].n_strings[0]
-
-
-def test_whole_models_are_evaluated_as_they_predict(model):
-    plain = plain_model(model)
-    encoder = plain.terms[1].view.encoder
-    texts = [text for text, tokens in zip(TEXTS, encoder.tokenise(TEXTS), strict=True) if len(tokens)]
-    texts = [text for text in texts if len(text) > 5]
-    sample = small.Sample(plain, model.model_.encode(texts))
-    assert near(sample.values(packed_tables(plain))[:, 0], model.decision_function(texts))
 
 
 def test_the_version_of_the_file(model):

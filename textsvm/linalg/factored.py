@@ -25,6 +25,7 @@ from textsvm.runtime.compiled import Imported, njit, scipy
 
 ROOM = 1 << 26  #: Bytes up to which a matrix is dense
 MOST_TIMES = 16  #: Bytes of a larger dense matrix, at most, as a multiple of those of its sparse form
+COPIES = 4  #: Of dense weights in memory while they are computed
 BYTES_PER_ENTRY = 12  #: Of a sparse matrix: a float64 and an int32
 
 load, store, fill = (Imported("textsvm.runtime.simd", name) for name in ("load", "store", "fill"))
@@ -148,16 +149,16 @@ def sum_of_products(
     return out
 
 
-def check_dense(parts: Sequence[Any], copies: int = 4, advice: str = "") -> None:
+def check_dense(parts: Sequence[Any]) -> None:
     """InputError if the weights of all terms of a kernel do not fit into memory as dense arrays."""
     shapes = [part.shape for part in parts if isinstance(part, FactoredWeights)]
     n_features, free = sum(shape[0] for shape in shapes), devices.free_memory(devices.select("cpu"))
     need = 8 * sum(shape[0] * shape[1] for shape in shapes)
-    if copies * need > free:
+    if COPIES * need > free:
         raise InputError(
             f"a weight for each of {n_features:,} features and {shapes[0][1]:,} machines takes "
-            f"{need / 2**30:.1f} GiB, {copies} copies are needed and {free / 2**30:.1f} GiB are free; "
-            f"take fewer classes, or a kernel with fewer lengths (p){advice}"
+            f"{need / 2**30:.1f} GiB, {COPIES} copies are needed and {free / 2**30:.1f} GiB are free; "
+            f"take fewer classes, or a kernel with fewer lengths (p)"
         )
 
 

@@ -47,7 +47,7 @@ TOKENS = ("characters", "words", "whitespace")
 PIECES, MEAN = 4, 2
 COUNTS = ("count", "presence", "log", "intersection")
 #: Codes of the types of weights and factors; 0 is no array.
-TYPES = {np.dtype(np.float32): 1, np.dtype(np.float64): 2, np.dtype(np.int16): 3, np.dtype(np.int8): 4}
+TYPES = {np.dtype(np.float32): 1, np.dtype(np.float64): 2}
 #: Strings per bucket.
 PER_BUCKET = 2
 #: Counts c whose 1 + ln c the file has.
@@ -66,17 +66,13 @@ class PackedTable:
 
     table: FeatureTable
     starts: Hashes  #: shape (n_buckets + 1,): First string of each bucket
-    #: uint16, uint32 or uint64, shape (n,): Low bits of the key of each string, its first hash times 2**32
-    #: plus its second hash.
+    #: uint64, shape (n,): Key of each string, its first hash times 2**32 plus its second hash
     tags: AnyArray
     factors: NDArray[np.floating] | None  #: shape (n,)
     #: shape (n + 1 + number of repeats, n_machines): Weights of the strings, a row of zeros for unknown
-    #: strings, and cumulated weights of 2, 3, ... occurrences of strings with several rows. Floats, or int8
-    #: or int16 in units of `scales`.
+    #: strings, and cumulated weights of 2, 3, ... occurrences of strings with several rows
     weights: AnyArray
-    scales: Floats | None  #: shape (n_machines,)
     more: Ints | None  #: shape (n + 1,): First repeat of each string; None without repeats
-    unknown: float | None = None  #: Factor of other strings, if it is not that of the term
     #: Whether its strings begin and end with strings of the table before, which are one symbol shorter: a
     #: reader need not look for a string if it did not find one of these two.
     closed: bool = False
@@ -111,12 +107,12 @@ def pack_table(
         raise InputError("two features of the model have the same 64-bit hash; leave a training text out")
     factors = None if table.factors is None else table.factors[order]
     rows, more = _ordered_rows(table, order)
-    return PackedTable(table, bucket_starts(keys, PER_BUCKET), keys, factors, rows, None, more, None, closed)
+    return PackedTable(table, bucket_starts(keys), keys, factors, rows, more, closed)
 
 
-def bucket_starts(keys: AnyArray, size: int) -> AnyArray:
-    """First string of each bucket, and the number of strings, for sorted keys and a mean size of buckets."""
-    n_buckets = max(1, -(-len(keys) // size))
+def bucket_starts(keys: AnyArray) -> AnyArray:
+    """First string of each bucket, and the number of strings, for sorted keys."""
+    n_buckets = max(1, -(-len(keys) // PER_BUCKET))
     bucket = (keys >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)
     return np.searchsorted(bucket, np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
 
@@ -222,14 +218,13 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
     header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
     header[27:29] = NORMAL_FORMS[plain.text.normalise], plain.text.punctuation
-    rounded = any(table.tags.dtype != np.uint64 for of_term in tables for table in of_term)
     view_words = []
     for view in views:
         column, encoder = columns.index(view.column), view.encoder
         if encoder is None:
             view_words.append([view.keep_case, TOKENS.index(view.tokens), column])
         else:
-            view_words.append([1, PIECES, column, _add_tokenizer(out, encoder, rounded)])
+            view_words.append([1, PIECES, column, _add_tokenizer(out, encoder)])
     header[COLUMNS] = len(columns) if len(columns) > 1 else 0
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
@@ -286,13 +281,12 @@ def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[i
     p = table.offsets.shape[1]
     plain = table.span == p and table.offsets.tolist() == [list(range(p))]
     words = [p, table.span, len(table.offsets), table.times, int(plain)]
-    words += [len(packed.starts) - 1, len(packed.tags), 8 * packed.tags.dtype.itemsize]
-    unknown = term.unknown if packed.unknown is None else packed.unknown
-    rows, factor_type, factors = _rows_with_factors(out, packed, unknown)
+    words += [len(packed.starts) - 1, len(packed.tags), 64]
+    rows, factor_type, factors = _rows_with_factors(out, packed, term.unknown)
     tags = np.concatenate([packed.tags, np.zeros(1 + SCANNED, packed.tags.dtype)])
     words += [factor_type, TYPES[rows.dtype], out.add(table.offsets, np.uint32)]
     words += [out.add(table.values, np.float64), out.add(packed.starts), out.add(tags), factors]
-    words += [out.add(rows), 0 if packed.scales is None else out.add(packed.scales, np.float64)]
+    words += [out.add(rows), 0]
     more = 0 if packed.more is None else out.add(packed.more, np.uint32)
     return [*words, more, len(packed.weights) - len(packed.tags) - 1, int(plain and packed.closed)]
 
@@ -332,18 +326,18 @@ def name_of(label: object) -> str:
     return str(to_json(label))
 
 
-def _add_tokenizer(out: _Writer, encoder: Any, rounded: bool) -> int:
-    """Record of a tokenizer; tags of its vocabulary have 32 bits if `rounded`."""
+def _add_tokenizer(out: _Writer, encoder: Any) -> int:
+    """Record of a tokenizer."""
     piece, keys = _packed_tokenizer(encoder.tokenizer)
-    tags = np.append(keys.astype(np.uint32) if rounded else keys, np.zeros(1 + SCANNED, np.uint64))
+    tags = np.append(keys, np.zeros(1 + SCANNED, np.uint64))
     states, prefix = [*SEEDS], piece.continuation_prefix
     for point in map(ord, prefix):
         for k, seed in enumerate(SEEDS):
             states[k] = (states[k] * STEPS[k] + int(mix(np.array([point ^ seed], np.uint32))[0])) % (1 << 32)
-    starts = bucket_starts(keys, 3 * PER_BUCKET if rounded else PER_BUCKET)
+    starts = bucket_starts(keys)
     words = [_add_characters(out, piece.letters), piece.max_word_characters]
     words += [max(map(len, piece.tokens)), len(prefix), *states, len(starts) - 1, len(keys)]
-    words += [32 if rounded else 64, out.add(starts), out.add(tags, np.uint32 if rounded else np.uint64)]
+    words += [64, out.add(starts), out.add(tags)]
     return out.words([words], TOKENIZER_WORDS)
 
 

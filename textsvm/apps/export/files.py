@@ -11,12 +11,9 @@ import os
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
-from textsvm.apps.export import small
 from textsvm.apps.export.binary import name_of, pack
-from textsvm.apps.export.plain import PlainModel, encoded_texts, plain_model
-from textsvm.apps.export.small import Reduction
+from textsvm.apps.export.plain import PlainModel, plain_model
 from textsvm.errors import InputError
 from textsvm.reporting.formatting import cut, safe, visible
 from textsvm.reporting.html import json_element
@@ -32,8 +29,6 @@ FORMATS = {
     "bin": (".bin",),
 }
 _SUFFIXES = {names[0]: to for to, names in FORMATS.items() if len(names) == 1}
-#: Formats with the binary model file, which can be made smaller.
-SIZED = ("c", "js", "page", "bin")
 
 
 def export(
@@ -41,8 +36,6 @@ def export(
     path: str | os.PathLike[str],
     to: str | None = None,
     force: bool = False,
-    max_size: int | str | None = None,
-    held_out: object = None,
     title: str | None = None,
 ) -> list[Path]:
     """Write a trained model for programs without Python.
@@ -61,13 +54,6 @@ def export(
         default the suffix of the path decides: .html, .onnx or .bin.
     force : bool
         Replace existing files.
-    max_size : int or str, optional
-        Most bytes of the model file, such as 500000, "500kB", "2MB" or "2MiB": strings with little effect are
-        left out, and weights get 8 or 16 bits. Of a page the model inside counts, and by default it is made
-        smaller if the page had more than 2 MB; the page states the loss.
-    held_out : list of str, or table of texts, optional
-        Texts like those that the exported model will decide, by which `max_size` chooses; by default the
-        support vectors.
     title : str, optional
         Title of a page.
 
@@ -89,36 +75,20 @@ def export(
     ['textsvm.c', 'textsvm.h', 'model.bin']
     """
     target = Path(path)
-    to = check_target(target, to, force, max_size)
-    plain = plain_model(model, smaller=to == "page" or max_size is not None)
-    reduction = reduced(model, plain, to, max_size, () if held_out is None else held_out)
-    return write_plain_model(plain, target, to, reduction, title)
+    to = check_target(target, to, force)
+    return write_plain_model(plain_model(model), target, to, title)
 
 
-def reduced(
-    model: Any, plain: PlainModel, to: str, max_size: int | str | None, held_out: Any, progress: Any = None
-) -> Reduction | None:
-    """The model in at most `max_size` bytes, of a page by default in `PAGE_BYTES`; None if it is whole."""
-    if max_size is None:
-        texts = len(held_out) or len(encoded_texts(model, ()))
-        if to != "page" or not texts or len(pack(plain)) <= PAGE_BYTES:
-            return None
-        max_size = PAGE_BYTES
-    return small.reduced_model(model, plain, max_size, held_out, progress)
-
-
-def write_plain_model(
-    plain: PlainModel, target: Path, to: str, reduction: Reduction | None = None, title: str | None = None
-) -> list[Path]:
-    """Write the files of a format, of the whole or a smaller model, and return their paths."""
+def write_plain_model(plain: PlainModel, target: Path, to: str, title: str | None = None) -> list[Path]:
+    """Write the files of a format and return their paths."""
     if to != "page" and title is not None:
         raise InputError(f"a title is for pages, not for the format {to}")
     if to == "onnx":
         contents = [_onnx(plain)]
     else:
-        model = pack(plain) if reduction is None else reduction.content
+        model = pack(plain)
         if to == "page":
-            contents = [page_of(plain, model, reduction, title)]
+            contents = [page_of(plain, model, title)]
         else:
             contents = [model if name.endswith(".bin") else source_of(name) for name in FORMATS[to]]
     paths = paths_of(target, to)
@@ -138,16 +108,14 @@ def _onnx(plain: PlainModel) -> bytes:
     return onnx_of(plain)
 
 
-def check_target(target: Path, to: str | None, force: bool, max_size: int | str | None = None) -> str:
-    """The format; InputError if it is unknown or has no `max_size`, or a file exists."""
+def check_target(target: Path, to: str | None, force: bool) -> str:
+    """The format; InputError if it is unknown or a file exists."""
     suffix, suffixes = target.suffix.lower(), ", ".join(_SUFFIXES)
     to = _SUFFIXES.get(suffix) if to is None else to
     if to is None:
         raise InputError(f"give the format (--to), since the suffix of {target} is not one of {suffixes}")
     if to not in FORMATS:
         raise InputError(f"the export format {to!r} is not one of {', '.join(FORMATS)}")
-    if max_size is not None and small.parse_size(max_size) and to not in SIZED:
-        raise InputError(f"a model cannot be made smaller as {to}; {', '.join(SIZED)} take a largest size")
     if not target.absolute().parent.is_dir():
         raise InputError(f"the folder {target.absolute().parent} does not exist; create it first")
     single = len(FORMATS[to]) == 1
@@ -178,8 +146,6 @@ def source_of(name: str) -> bytes:
 
 # The page
 
-#: Bytes of a model in a page of less than 2 MB.
-PAGE_BYTES = 1_350_000
 #: Symbols of the names of classes in the lead and, if there are not more, in the title.
 MOST_SHOWN, MOST_TITLE = 80, 20
 #: Classes whose heaviest features are listed.
@@ -201,16 +167,13 @@ _LEADS = {
 }
 
 
-def page_of(
-    plain: PlainModel, content: bytes, reduction: Reduction | None = None,
-    title: str | None = None,
-) -> bytes:  # fmt: skip
+def page_of(plain: PlainModel, content: bytes, title: str | None = None) -> bytes:
     """The page; `content` is the model file."""
     classes = [*map(name_of, plain.classes or [])]
     shown = max(1, sum(total <= MOST_SHOWN for total in accumulate(len(name) + 2 for name in classes)))
     names = ", ".join(cut(name, MOST_SHOWN) for name in classes[:shown])
     names += f" and {len(classes) - shown} others" if len(classes) > shown else ""
-    body = [source_of("page.html").decode(), _features(plain), _limits(plain, reduction)]
+    body = [source_of("page.html").decode(), _features(plain), _limits(plain)]
     data = f'<script type="application/octet-stream" id="model">{base64.b64encode(content).decode()}</script>'
     data += json_element("facts", {**plain.about["training"], "example": _example(plain)})
     script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
@@ -251,7 +214,7 @@ def _features(plain: PlainModel) -> str:
     )
 
 
-def _limits(plain: PlainModel, reduction: Reduction | None) -> str:
+def _limits(plain: PlainModel) -> str:
     """What the model was trained on, and its accuracy."""
     characters = [term for term in plain.terms if term.view.tokens == "characters"]
     lengths = {table.codes.shape[1] for term in characters for table in term.tables}
@@ -264,8 +227,7 @@ def _limits(plain: PlainModel, reduction: Reduction | None) -> str:
     )
     if not (plain.about["training"]["holdout"] or plain.info.get("estimate")):
         note += " Its accuracy on other texts was not recorded when it was trained."
-    facts = [*_facts(plain), *([("Smaller than the model", reduction.loss)] if reduction else [])]
-    table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in facts)
+    table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in _facts(plain))
     return (
         f'<section><h2>Limits of this model</h2><p class="note">{note}</p>'
         f'<table class="facts"><tbody>{table}</tbody></table></section>'

@@ -13,18 +13,16 @@ import numpy as np
 
 from textsvm import InputError, TrainedModel
 from textsvm.apps.export.pieces import word_piece
-from textsvm.arrays import AnyArray, Arrays, Floats, Json
+from textsvm.arrays import Arrays, Floats, Json
 from textsvm.kernels.contract import FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
-from textsvm.linalg.factored import check_dense
 from textsvm.model.conformal import Conformity
 from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule
 from textsvm.model.settings import Settings
 from textsvm.model.top_features import TopFeatures
 from textsvm.model.trained import as_model, is_ours
 from textsvm.runtime import device as devices
-from textsvm.text.documents import Documents
 from textsvm.version import __version__
 
 #: Information of a model that exported files repeat: no paths, no ids of training texts.
@@ -33,8 +31,6 @@ PUBLIC = ("n_train", "n_support", "classes", "C", "loss", "drift", "estimate")
 HELD_OUT = ("task", "n", "accuracy", "macro_f1", "micro_f1", "rmse", "log_loss")
 #: Label of rejected texts.
 UNSURE = "unsure"
-#: Copies of dense weights in memory while a model is made smaller.
-COPIES = 7
 #: Number of heaviest features that are listed of a class.
 N_TOP = 20
 #: Most classes whose heaviest features are listed, which takes up to half a second for each.
@@ -105,20 +101,18 @@ class PlainModel:
         }
 
 
-def plain_model(model: object, smaller: bool = False) -> PlainModel:
+def plain_model(model: object) -> PlainModel:
     """Describe a fitted estimator; InputError if it cannot be exported.
 
     Parameters
     ----------
     model : SVC, CalibratedSVC, MultilabelSVC, SVR or OneClassSVM
         Fitted; or a Pipeline of it alone.
-    smaller : bool
-        Whether the model is to be made smaller, which takes more memory.
     """
     model = trained_model(model)
     rule, settings, intercept = model.rule, model.record.settings, model.predictor.intercept
     assert isinstance(settings, Settings)
-    task, terms = TASK_OF[rule.estimator], _terms(model, smaller)
+    task, terms = TASK_OF[rule.estimator], _terms(model)
     assert model.kernel is not None
     combine = "identity"
     if task == "classes" and len(rule.classes) == len(intercept) == 2:
@@ -156,21 +150,7 @@ def trained_model(model: object) -> TrainedModel:
     return as_model(model)
 
 
-def encoded_texts(model: Any, texts: Any) -> Documents:
-    """Texts with the views of the kernel of a model; the support vectors without texts."""
-    trained = trained_model(model)
-    documents: Documents = trained.encode(texts) if len(texts) else trained.support.documents
-    return documents
-
-
-def labels_of(model: object, values: Floats) -> AnyArray:
-    """Labels by the values of the machines, without calibration."""
-    rule = trained_model(model).rule
-    assert isinstance(rule, ClassRule)
-    return ClassRule(rule.classes, rule.strategy).predictions(rule.scores(values))
-
-
-def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm]:
+def _terms(model: TrainedModel) -> Sequence[FeatureTerm]:
     """The kernel as a sum of kernels with features; InputError if it has another form."""
     kernel = model.kernel
     if reason := _obstacle(kernel):
@@ -181,9 +161,6 @@ def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm]:
     with model.at_work(cpu := devices.select("cpu")):
         machines = replace(model.predictor, support=replace(model.support, index=()))
         predictor: Any = machines.prepare(model.reader, cpu)
-        if smaller:
-            parts = [vars(part).get("weights") for part in vars(predictor).get("parts", [predictor])]
-            check_dense(parts, COPIES, ", or export the whole model (no page, no --max-size)")
         terms: Sequence[FeatureTerm] = predictor.feature_terms(model.support.documents)
     for encoder in dict.fromkeys(term.view.encoder for term in terms if term.view.encoder is not None):
         word_piece(encoder.tokenizer)

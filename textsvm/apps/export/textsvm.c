@@ -37,17 +37,18 @@ enum { FORM_NONE, FORM_UNICODE, FORM_PAPER };
 enum { TOKENS_CHARACTERS, TOKENS_WORDS, TOKENS_WHITESPACE, TOKENS_PIECES = 4 };
 enum { COUNT_PLAIN, COUNT_PRESENCE, COUNT_LOG, COUNT_INTERSECTION };
 #define MEAN 2u /* of a term that is divided by its number of symbols, instead of normalised */
-enum { TYPE_NONE, TYPE_F32, TYPE_F64, TYPE_I16, TYPE_I8, TYPE_IN_ROW };
+enum { TYPE_NONE, TYPE_F32, TYPE_F64, TYPE_IN_ROW = 5 };
 enum { CALIBRATION_NONE, CALIBRATION_SIGMOID, CALIBRATION_ISOTONIC };
 /* Flags of code points. */
 enum { SPACE = 1, PUNCT = 2, WORD = 4, JOINS = 8, CHANGES = 16, CHANGES_FOLDED = 32, IGNORED = 64, KEEPS = 128 };
 
 typedef struct {
-    u32 p, span, n_patterns, n_buckets, n_strings, n_repeats, tag_bits, factor_type, weight_type, times, contiguous, stride;
+    u32 p, span, n_patterns, n_buckets, n_strings, n_repeats, factor_type, weight_type, times, contiguous, stride;
     u32 closed; /* contiguous, and its strings begin and end with strings of the table before, which are one shorter */
     const u32 *offsets, *starts, *repeat_starts;
-    const double *values, *scales;
-    const void *tags, *factors, *weights;
+    const double *values;
+    const u64 *tags;
+    const void *factors, *weights;
 } table;
 
 typedef struct {
@@ -154,17 +155,16 @@ static int has_parts(const u32 *starts, u64 n, u32 least) {
 }
 
 static u64 type_bytes(u32 type) {
-    static const unsigned char sizes[] = {0, 4, 8, 2, 1};
+    static const unsigned char sizes[] = {0, 4, 8};
     return type < sizeof sizes ? sizes[type] : 0;
 }
 
 static table table_of(const textsvm *m, const u32 *w) {
     table t;
     t.p = w[0], t.span = w[1], t.n_patterns = w[2], t.times = w[3], t.contiguous = w[4], t.closed = w[19];
-    t.n_buckets = w[5], t.n_strings = w[6], t.tag_bits = w[7], t.factor_type = w[8], t.weight_type = w[9];
+    t.n_buckets = w[5], t.n_strings = w[6], t.factor_type = w[8], t.weight_type = w[9];
     t.offsets = at(m, w[10]), t.values = at(m, w[11]), t.starts = at(m, w[12]), t.tags = at(m, w[13]);
     t.factors = at(m, w[14]), t.weights = at(m, w[15]);
-    t.scales = w[16] ? at(m, w[16]) : NULL;
     t.repeat_starts = w[17] ? at(m, w[17]) : NULL, t.n_repeats = w[18];
     t.stride = m->n_machines + (t.factor_type == TYPE_IN_ROW);
     return t;
@@ -189,7 +189,7 @@ static int check_table(const textsvm *m, const u32 *w) {
     u64 strings = (u64)w[6] + 1, rows = strings + w[18], stride = (u64)m->n_machines + (w[8] == TYPE_IN_ROW);
     if (w[4] && (w[2] != 1 || w[1] != w[0])) /* a single pattern without gaps */
         return 0;
-    if (w[0] < 1 || w[1] < w[0] || w[2] < 1 || w[5] < 1 || (w[7] != 16 && w[7] != 32 && w[7] != 64))
+    if (w[0] < 1 || w[1] < w[0] || w[2] < 1 || w[5] < 1 || w[7] != 64)
         return 0;
     if (!type_bytes(w[9]) || !inside(m, w[10], 4 * (u64)w[0] * w[2]) || !inside(m, w[11], 8 * (u64)w[2]))
         return 0;
@@ -198,15 +198,14 @@ static int check_table(const textsvm *m, const u32 *w) {
         if (*offset >= w[1] || (i % w[0] && *offset <= offset[-1]))
             return 0;
     }
-    if (!inside(m, w[12], 4 * ((u64)w[5] + 1)) || !inside(m, w[13], w[7] / 8 * (strings + SCANNED)) ||
+    if (!inside(m, w[12], 4 * ((u64)w[5] + 1)) || !inside(m, w[13], 8 * (strings + SCANNED)) ||
         !has_parts(at(m, w[12]), w[5], 0) || ((const u32 *)at(m, w[12]))[w[5]] > w[6])
         return 0;
-    if (w[8] > TYPE_F64 ? w[8] != TYPE_IN_ROW || w[9] > TYPE_F64 : w[8] && !inside(m, w[14], type_bytes(w[8]) * strings))
+    if (w[8] > TYPE_F64 ? w[8] != TYPE_IN_ROW : w[8] && !inside(m, w[14], type_bytes(w[8]) * strings))
         return 0;
     if (w[17] && !inside(m, w[17], 4 * strings))
         return 0;
-    return inside(m, w[15], type_bytes(w[9]) * rows * stride) &&
-           (w[9] < TYPE_I16 || (w[16] && inside(m, w[16], 8 * (u64)m->n_machines)));
+    return inside(m, w[15], type_bytes(w[9]) * rows * stride);
 }
 
 static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
@@ -248,10 +247,10 @@ static int read_tokenizer(const textsvm *m, u32 offset, tokenizer *t) {
         return 0;
     w = at(m, offset);
     t->most = w[1], t->longest = w[2], t->prefix = w[3], t->states[0] = w[4], t->states[1] = w[5];
-    b->n_buckets = w[6], b->n_strings = w[7], b->tag_bits = w[8], b->starts = at(m, w[9]), b->tags = at(m, w[10]);
-    b->weights = b->tags, b->weight_type = TYPE_I8, b->stride = 1; /* the rows that find_rows fetches */
-    return w[0] && w[1] && w[1] <= MOST_WORD && w[2] && w[6] && (w[8] == 32 || w[8] == 64) &&
-           inside(m, w[9], 4 * ((u64)w[6] + 1)) && inside(m, w[10], w[8] / 8 * ((u64)w[7] + 1 + SCANNED)) &&
+    b->n_buckets = w[6], b->n_strings = w[7], b->starts = at(m, w[9]), b->tags = at(m, w[10]);
+    b->weights = b->tags, b->weight_type = TYPE_F32, b->stride = 1; /* the rows that find_rows fetches */
+    return w[0] && w[1] && w[1] <= MOST_WORD && w[2] && w[6] && w[8] == 64 &&
+           inside(m, w[9], 4 * ((u64)w[6] + 1)) && inside(m, w[10], 8 * ((u64)w[7] + 1 + SCANNED)) &&
            has_parts(b->starts, w[6], 0) && b->starts[w[6]] <= w[7] &&
            read_characters(m, w[0], &t->letters);
 }
@@ -817,16 +816,10 @@ static void extend(u64 *restrict h, const u32 *restrict s1, const u32 *restrict 
 #endif
 
 /* Whether tag i is that of a key. */
-INLINE u32 is_tag(const void *tags, size_t i, u64 key, const u32 bits) {
-    return bits == 64   ? ((const u64 *)tags)[i] == key
-           : bits == 32 ? ((const u32 *)tags)[i] == (u32)key
-                        : ((const uint16_t *)tags)[i] == (uint16_t)key;
-}
-
 /* Replace the first row of the bucket of each key by that of the key, the spare row behind the strings for unknown
  * keys. The first rows of a bucket are compared without branches, which would be unpredictable. */
-INLINE void match_tags(const table *b, const u64 *restrict keys, const u32 *restrict ends, size_t n,
-                       u32 *restrict rows, const u32 bits) {
+static void match_tags(const table *b, const u64 *restrict keys, const u32 *restrict ends, size_t n,
+                       u32 *restrict rows) {
     static const unsigned char lowest[16] = {4, 0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0};
     const u32 none = b->n_strings;
     const char *weights = b->weights, *factors = b->factors;
@@ -835,13 +828,12 @@ INLINE void match_tags(const table *b, const u64 *restrict keys, const u32 *rest
     for (size_t k = 0; k < n; k++) {
         u64 key = keys[k];
         u32 row = rows[k], end = ends[k], found;
-        const char *t = (const char *)b->tags + (size_t)row * (bits / 8);
-        u32 same = is_tag(t, 0, key, bits) | is_tag(t, 1, key, bits) << 1 | is_tag(t, 2, key, bits) << 2 |
-                   is_tag(t, 3, key, bits) << 3;
+        const u64 *t = b->tags + row;
+        u32 same = (u32)(t[0] == key) | (u32)(t[1] == key) << 1 | (u32)(t[2] == key) << 2 | (u32)(t[3] == key) << 3;
         found = row + lowest[same];
         found = found < end ? found : none;
         if ((end - row) * !same > SCANNED) { /* one branch: known or not is unpredictable */
-            for (row += SCANNED; row < end && !is_tag(b->tags, row, key, bits); row++)
+            for (row += SCANNED; row < end && b->tags[row] != key; row++)
                 ;
             found = row < end ? row : none;
         }
@@ -857,19 +849,16 @@ INLINE void match_tags(const table *b, const u64 *restrict keys, const u32 *rest
 /* Rows of some strings; the spare row behind the strings for unknown ones. */
 static void find_rows(const table *b, const u64 *restrict keys, size_t n, u32 *restrict rows) {
     u32 ends[CHUNK];
-    const u32 *starts = b->starts, bits = b->tag_bits;
+    const u32 *starts = b->starts;
     for (size_t k = 0; k < n; k++) {
         rows[k] = (u32)((keys[k] >> 32) * b->n_buckets >> 32);
         PREFETCH(starts + rows[k]);
     }
     for (size_t k = 0; k < n; k++) {
         ends[k] = starts[rows[k] + 1], rows[k] = starts[rows[k]];
-        PREFETCH((const char *)b->tags + (size_t)rows[k] * bits / 8);
+        PREFETCH(b->tags + rows[k]);
     }
-    if (bits == 64)
-        match_tags(b, keys, ends, n, rows, 64);
-    else
-        match_tags(b, keys, ends, n, rows, bits);
+    match_tags(b, keys, ends, n, rows);
 }
 
 /* Factors of some rows. */
@@ -888,20 +877,16 @@ INLINE void add_block(const textsvm *m, const table *b, size_t at, const u32 *ro
                       double *all, const size_t width) {
     const size_t first = b->stride - m->n_machines + at;
     double local[8], *sums = width <= 8 ? memcpy(local, all + at, width * sizeof *all) : all + at;
-#define ADD(type, scale)                                                                         \
+#define ADD(type)                                                                                \
     for (size_t k = 0; k < n; k++) {                                                             \
         const type *row = (const type *)b->weights + (size_t)rows[k] * b->stride + first;        \
         for (size_t i = 0; i < width; i++)                                                       \
-            sums[i] += x[k] * (double)row[i] * (scale);                                          \
+            sums[i] += x[k] * (double)row[i];                                                    \
     }
     if (b->weight_type == TYPE_F64)
-        ADD(double, 1)
-    else if (b->weight_type == TYPE_F32)
-        ADD(float, 1)
-    else if (b->weight_type == TYPE_I16)
-        ADD(int16_t, b->scales[at + i])
+        ADD(double)
     else
-        ADD(signed char, b->scales[at + i])
+        ADD(float)
     if (width <= 8)
         memcpy(all + at, local, width * sizeof *all);
 #undef ADD
