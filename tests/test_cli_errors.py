@@ -369,7 +369,7 @@ train reviews.csv --positive good --negative worse  =>  no label 'worse'
 train reviews.csv --positive good --negative good  =>  both 'good'
 evaluate stars.textsvm reviews.csv  =>  '?stars'?
 evaluate m.textsvm stars.csv --label stars  =>  (label|class)
-cv said.csv --text utterance --text body --join  =>  no column 'body'
+cv said.csv --text utterance,body  =>  no column 'body'
 export m.textsvm -o out.bin --title x  =>  a title is for pages
 train reviews.csv --part test  =>  no part 'test'
 evaluate m.textsvm reviews.csv --part test  =>  no part 'test'
@@ -1284,14 +1284,6 @@ MISTAKES = [
                 "export m.textsvm --to onnx -o e.html",
                 "e\\.html ends in \\.html, but the format is onnx; name a \\.onnx file",
             ),
-        )
-    ),
-    *(
-        Mistake(command, says, code=2)
-        for name, command, says in (
-            ("of one", "cv said.csv --text utterance --label mood --join", "give two --text"),
-            ("of none", "cv said.csv --label mood --join", "give two --text"),
-            ("with numbers", "cv said.csv --text id --text utterance --numbers id --join", "no --numbers"),
         )
     ),
     Note(

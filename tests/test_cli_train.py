@@ -521,7 +521,7 @@ def test_the_name_of_the_negative_class(corpus, positive, options, negative, tmp
 
 
 def test_joined_columns_are_one_text(tmp_path):
-    """--join, recorded in the model, is a text of the columns with a line break between them."""
+    """--text title,body, recorded in the model, is a text of both with a line break between them."""
     rows = [(f"win cash {i}", "claim it now") if i % 2 else (f"lunch {i}", "at noon") for i in range(20)]
     for name, head in (("two.csv", "title,body"), ("other.csv", "body,title")):
         cells = rows if name == "two.csv" else [row[::-1] for row in rows]
@@ -529,7 +529,7 @@ def test_joined_columns_are_one_text(tmp_path):
         (tmp_path / name).write_text("\n".join([f"{head},label", *lines]))
     joined = [json.dumps({"text": "\n".join(row), "label": str(i % 2)}) for i, row in enumerate(rows)]
     (tmp_path / "one.jsonl").write_text("\n".join(joined))
-    join = ["--text", "title", "--text", "body", "--join"]
+    join = ["--text", "title,body"]
     report("train", "two.csv", *join, "--kernel", "spectrum:2", "-o", "two", cwd=tmp_path)
     report("train", "one.jsonl", "--kernel", "spectrum:2", "-o", "one", cwd=tmp_path)
     texts = ["\n".join(row) for row in rows]

@@ -1,6 +1,7 @@
 """Texts in lines and in a folder for each class."""
 
 import lzma
+import re
 
 import pytest
 
@@ -140,3 +141,67 @@ def test_named_charset(write):
         read_corpus(mac, encoding="cp0")
     with pytest.raises(InputError, match=r"t\.csv is not in the charset utf-8"):
         read_corpus(mac, encoding="utf-8")
+
+
+NAMES = {
+    "Austen_Emma.txt": "Miss Woodhouse",
+    "sub/Austen_Persuasion.txt": "Anne",
+    "Bronte_Villette.txt": "Lucy",
+}
+
+
+@pytest.mark.parametrize("reader", [read_corpus, lambda *a, **k: stream_corpus(*a, **k).stored()])
+def test_labels_in_the_names_of_files(write, tmp_path, reader):
+    for name, text in NAMES.items():
+        write(f"novels/{name}", text)
+    corpus = reader(tmp_path / "novels", label="name:^([^_]+)_")
+    assert sorted(zip(corpus.ids, corpus.labels, corpus.texts, strict=True)) == [
+        ("Austen_Emma.txt", "Austen", "Miss Woodhouse"),
+        ("Bronte_Villette.txt", "Bronte", "Lucy"),
+        ("sub/Austen_Persuasion.txt", "Austen", "Anne"),
+    ]
+    assert "label name:^([^_]+)_ (2)" in corpus.reading_line
+    again = reader(tmp_path / "novels", recorded={"label": "name:^([^_]+)_"})
+    assert again.labels == corpus.labels
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ("name:^(B[^_]+)_", "Austen_Emma.txt: its name has no label by"),
+        ("name:^([^_]*?)", "has no label"),
+        ("name:^[^_]+_", "must have one group"),
+        ("name:^(([^_]+)_)", "must have one group"),
+        ("name:^([^_]+_", "is no regular expression"),
+    ],
+)
+def test_names_of_files_that_do_not_match(write, tmp_path, label, message):
+    for name, text in NAMES.items():
+        write(name, text)
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_corpus(tmp_path, label=label)
+
+
+def test_a_file_for_each_class(write, tmp_path):
+    """A text for each line, or for each paragraph; a text for each file gives a note."""
+    write("pos.txt", "good\nvery\tgood\n\n \nfine\n\n")
+    write("neg.txt", "bad\nworse\n")
+    by_name = {"label": r"name:(\w+)\.txt"}
+    lines = read_corpus(tmp_path, "plain", **by_name)
+    assert sorted(zip(lines.texts, lines.labels, strict=True)) == [
+        ("bad", "neg"), ("fine", "pos"), ("good", "pos"), ("very\tgood", "pos"), ("worse", "neg"),
+    ]  # fmt: skip
+    paragraphs = read_corpus(tmp_path, "paragraphs", **by_name)
+    assert sorted(zip(paragraphs.texts, paragraphs.labels, strict=True)) == [
+        ("bad\nworse", "neg"), ("fine", "pos"), ("good\nvery\tgood", "pos"),
+    ]  # fmt: skip
+    assert paragraphs.ids == ["neg.txt:1", "pos.txt:1", "pos.txt:2"]
+    [(_, problem)] = read_corpus(tmp_path, **by_name).problems
+    assert "--format plain reads a text per line" in problem
+
+
+def test_names_of_files_are_no_labels_of_tables(write, tmp_path):
+    path = write("pos.csv", "text,label\nwin cash,spam\nlunch,ham\n")
+    with pytest.raises(InputError, match=r"is for files of texts, and .* is read as csv; name a column"):
+        read_corpus(path, label=r"name:(\w+)\.csv")
+    assert read_corpus(path, recorded={"label": r"name:(\w+)\.txt"}).labels == ["spam", "ham"]

@@ -51,7 +51,7 @@ class CandidateOptions:
 
 @partial(
     options.with_groups,
-    without={"annotators", "headers", "labels", "negative", "numbers", "vectors", "join", "id"},
+    without={"annotators", "headers", "labels", "negative", "numbers", "vectors", "id"},
 )
 def compare(
     corpus: options.CorpusPath,

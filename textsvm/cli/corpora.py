@@ -183,8 +183,8 @@ def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
         return _columns_of(kernel, table.vectors is not None) | others
-    text: list[str] | str | None = table.texts
-    if text and (table.join or not (len(text) > 1 or table.vectors or on_columns)):
+    text: list[str] | str | None = table.text
+    if text and not (len(text) > 1 or table.vectors or on_columns):
         text = text[0]
     return {"text": text, "numbers": table.numbers, **others}
 

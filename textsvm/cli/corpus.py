@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 #: Fields of the groups that are no options of `corpus`.
-_WITHOUT = {"groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part", "id"}
+_WITHOUT = {"groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "part", "id"}
 
 
 @partial(options.with_groups, without=_WITHOUT)

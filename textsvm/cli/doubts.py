@@ -53,7 +53,7 @@ class ListingOptions:
 #: Fields of groups that are no options of `doubts`.
 _WITHOUT = {
     "annotators", "headers", "labels", "negative", "numbers", "part", "vectors", "normalise",
-    "drop_punctuation", "max_length", "C", "epsilon", "multiclass", "class_weight", "scoring", "tol",
+    "max_length", "C", "epsilon", "multiclass", "class_weight", "scoring", "tol",
     "memory", "store", "solver", "encoder",
 }  # fmt: skip
 

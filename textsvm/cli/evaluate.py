@@ -47,9 +47,7 @@ class JudgingOptions:
             raise WrongUsage(f"--beside {model} is the evaluated model itself; name another model")
 
 
-@partial(
-    options.with_groups, without={"annotators", "headers", "negative", "id", "numbers", "join", "groups"}
-)
+@partial(options.with_groups, without={"annotators", "headers", "negative", "id", "numbers", "groups"})
 def evaluate(
     model: options.ModelPath,
     corpus: options.CorpusPath,

@@ -65,7 +65,7 @@ class ExplainOptions:
         return Output("-o", self.output, kind, self.force).checked({"the model": model})
 
 
-@partial(options.with_groups, without={"join", "numbers"})
+@partial(options.with_groups, without={"numbers"})
 def explain(
     model: options.ModelPath,
     table: options.TableOptions,

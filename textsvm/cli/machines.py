@@ -192,13 +192,11 @@ class TextOptions:
     normalise: Normalise | None = _text(
         "unicode: NFKC, case folded, without zero-width characters; paper: a-z0-9 (default: unicode)."
     )
-    drop_punctuation: bool = _text("Replace punctuation by spaces.", default=False)
     max_length: int | None = _text("Use only the first N symbols of each text (default: all).")
 
     def as_dict(self) -> dict[str, Any]:
         """Options with a value as parameters of an estimator."""
-        values = requested(normalise=self.normalise, max_length=self.max_length)
-        return values | ({"punctuation": False} if self.drop_punctuation else {})
+        return requested(normalise=self.normalise, max_length=self.max_length)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class MapOptions:
 
 #: Fields of groups that are no options of `map`.
 _WITHOUT = {
-    "annotators", "groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part",
+    "annotators", "groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "part",
 }  # fmt: skip
 
 

@@ -50,8 +50,8 @@ MANY_OPTIONS = 30
 NARROW = 60
 KERNEL_PANEL = "Kernel"
 RARE_OPTIONS = {
-    "negative", "part", "join", "numbers", "vectors", "labels", "headers", "level", "weights",
-    "label_separator", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
+    "negative", "part", "numbers", "vectors", "labels", "headers", "level", "weights",
+    "label_separator", "normalise", "max_length", "epsilon", "multiclass",
     "tol", "memory", "store", "workers", "one_class", "nu", "solver", "seed", "without_texts", "repeats",
     "group_duplicates", "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid",
 }  # fmt: skip
@@ -68,14 +68,14 @@ Format = Annotated[
     _of_reading(
         "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
         "parquet, arrow, excel, arff, folders, file (a file is a text), lines (a line is a text), plain "
-        "(a line with TABs), mallet, conll, fasta; for vectors libsvm, npy, npz (default: detected)."
+        "(with TABs), paragraphs, mallet, conll, fasta; for vectors libsvm, npy, npz (default: detected)."
     ),
 ]
 Text = Annotated[
     list[str] | None,
     _of_reading(
-        "Tables: text column, by name or by number from 1. Repeat it to compare several columns, one by one "
-        "or joined with --join.",
+        "Tables: text column, by name or by number from 1. Repeat it to compare columns one by one; "
+        "title,body is one text of both.",
         metavar="COLUMN",
     ),
 ]
@@ -119,7 +119,6 @@ class TableOptions:
 
     format: Format = None
     text: Text = None
-    join: bool = _reading("Tables: join the columns of --text to one text.", default=False)
     numbers: str | None = _reading(
         "Tables: numeric columns beside the texts, such as hour,size.", metavar="COLUMNS"
     )
@@ -132,15 +131,6 @@ class TableOptions:
     sheet: Sheet = None
     encoding: Encoding = None
 
-    @property
-    def texts(self) -> list[str] | None:
-        """The columns of --text, joined by commas with --join; raises WrongUsage."""
-        if not self.join:
-            return self.text
-        if self.numbers is not None or len(names := self.text or []) + names[:1].count(",") < 2:
-            raise WrongUsage("--join makes one text of several columns: give two --text, and no --numbers")
-        return [",".join(names)]
-
 
 @dataclass(frozen=True)
 class ReadingOptions(TableOptions):
@@ -149,7 +139,8 @@ class ReadingOptions(TableOptions):
     positive: str | None = _labels("Positive class.")
     negative: str | None = _labels("Negative class, or rest (default: all other labels).")
     label: str | None = _reading(
-        "Tables: label column; with --multilabel also a column of 0 and 1 for each label, as in toxic,threat."
+        "Tables: label column; with --multilabel also a column of 0 and 1 for each label: toxic,threat. "
+        "Files of texts: name:REGEX, whose group is the label in the name of a file, as in name:^([^_]+)_."
     )
     labels: Path | None = _reading(
         "Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"
@@ -169,7 +160,7 @@ class ReadingOptions(TableOptions):
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
         names = ("numbers", "label", "id", "header", "headers", "level", "sheet", "encoding", "annotators")
-        text = self.texts[0] if self.texts and len(self.texts) == 1 else self.texts
+        text = self.text[0] if self.text and len(self.text) == 1 else self.text
         return {"text": text, **{name: getattr(self, name) for name in names}}
 
 

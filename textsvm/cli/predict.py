@@ -49,7 +49,7 @@ class PredictOptions:
         return output.checked({"the model": model, "the documents": inputs})
 
 
-@partial(options.with_groups, without={"join", "numbers"})
+@partial(options.with_groups, without={"numbers"})
 def predict(
     model: options.ModelPath,
     table: options.TableOptions,

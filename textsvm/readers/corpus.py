@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
 from math import isfinite
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypedDict
 from unicodedata import normalize
 
@@ -34,6 +37,8 @@ USUAL = {
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }  # fmt: skip
+#: Beginning of a `label` that is a regular expression for the names of files.
+OF_NAME = "name:"
 #: Name of the column of vectors beside texts.
 VECTORS = "vectors"
 #: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
@@ -158,7 +163,37 @@ class ReadOptions:
     def named(self) -> dict[str, str | Sequence[str]]:
         """The named columns by their role."""
         roles = ("text", "label", "id", "target", "weight", "group", "numbers")
-        return {role: column for role in roles if (column := vars(self)[role]) is not None}
+        columns = {role: column for role in roles if (column := vars(self)[role]) is not None}
+        return {role: name for role, name in columns.items() if not (role == "label" and is_of_name(name))}
+
+    @cached_property
+    def name_pattern(self) -> re.Pattern[str] | None:
+        """Pattern of the names of files whose only group is the label; None without such a `label`."""
+        label = self.label if self.label is not None or self.level else self.recorded.get("label")
+        if not (self.labelled and is_of_name(label)):
+            return None
+        try:
+            pattern = re.compile(str(label).removeprefix(OF_NAME))
+        except re.error as error:
+            raise InputError(f"label={label!r} is no regular expression: {error}") from error
+        if pattern.groups != 1:
+            raise InputError(
+                f"label={label!r} must have one group, in parentheses, which is the label, as in "
+                f"{OF_NAME}^([^_]+)_"
+            )
+        return pattern
+
+    def label_of(self, file: str) -> str:
+        """The label in the name of a file; InputError if the name does not match."""
+        assert self.name_pattern is not None
+        match = self.name_pattern.search(PurePosixPath(file).name)
+        if match is None or not match[1]:
+            raise InputError(
+                f"{file}: its name has no label by {OF_NAME}{self.name_pattern.pattern}; rename or remove "
+                "the file, or change the pattern"
+            )
+        self.decide(label=f"{OF_NAME}{self.name_pattern.pattern}")
+        return match[1]
 
     @property
     def columns(self) -> dict[str, str | Sequence[str]]:
@@ -166,7 +201,10 @@ class ReadOptions:
         without = {FIRST_INDEX}
         if self.text is not None or self.numbers is not None:
             without |= {"text", "numbers"}
-        return {**{role: name for role, name in self.recorded.items() if role not in without}, **self.named}
+        recorded = {
+            role: name for role, name in self.recorded.items() if role not in without and not is_of_name(name)
+        }
+        return {**recorded, **self.named}
 
     @property
     def label_column(self) -> str | None:
@@ -419,6 +457,7 @@ class Corpus:
 _NOUNS = {
     **dict.fromkeys(("folders", "file"), ("text", ", one per file")),
     **dict.fromkeys(("lines", "plain"), ("text", ", one per line")),
+    "paragraphs": ("text", ", one per paragraph"),
     "mail": ("message", ""), "reuters": ("document", ""),
     "fasta": ("sequence", ""), **dict.fromkeys(("libsvm", "npy", "npz"), ("vector", "")),
 }  # fmt: skip
@@ -446,6 +485,11 @@ def _decision(value: tuple[str, ...] | str | bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return " + ".join(value) if isinstance(value, tuple) else str(value).replace("\t", "TAB")
+
+
+def is_of_name(label: object) -> bool:
+    """Whether a `label` is a regular expression for the names of files."""
+    return isinstance(label, str) and label.startswith(OF_NAME)
 
 
 def take(values: Any, indices: Sequence[int]) -> Any:

@@ -5,16 +5,18 @@ Folders: each file is a document, its label the folder it lies in. `train/pos/1.
 classes, unless the outer levels have a single folder. Files beside the folders of classes (a README) are left
 out. Without folders, the documents have no labels.
 
-Lines: `label TAB text`, or fastText's text with `__label__a` anywhere; "plain" are whole lines. MALLET's
-lines have a name, a label and a text. CoNLL's files have a token per line; a sentence is a document if a
-comment names its label.
+With `label="name:REGEX"` the name of a file has the label of its texts, and folders are no classes.
+
+Lines: `label TAB text`, or fastText's text with `__label__a` anywhere; "plain" are whole lines, "paragraphs"
+are lines with an empty line between them. MALLET's lines have a name, a label and a text.
+CoNLL's files have a token per line; a sentence is a document if a comment names its label.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -55,7 +57,8 @@ def read_folders(
 ) -> Iterator[Document]:
     """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
     paths = {file.name: class_folders(PurePosixPath(file.name).parent) for file in files}
-    level, sample = class_level(paths.values(), options), list[LabelledCells]()
+    by_name, sample = options.name_pattern is not None, list[LabelledCells]()
+    level = 0 if by_name else class_level(paths.values(), options)
     for number, file in enumerate(files, 1):
         path = paths[file.name]
         if len(path) < level:
@@ -70,11 +73,15 @@ def read_folders(
             if options.group and len(path) <= level:
                 raise InputError(f"--groups folder: {file.name} is not in a folder below that of its class")
             label, part = path[level - 1] if level else None, part_of(str(PurePosixPath(file.name).parent))
+            label = options.label_of(file.name) if by_name else label
             group = "/".join(path[: level + 1]) if options.group else None
             sample.append((label, ["/".join(path[: level + 1]) if len(path) > level else ""]))
             yield Document(file.name, text, label, part, group=group)
         if progress is not None and (number % 256 == 0 or number == len(files)):
             progress(number, len(files))
+    if by_name and 1 < len(sample) == len({label for label, _ in sample}):
+        separate = "--format plain reads a text per line, --format paragraphs one per paragraph"
+        problems.append((files[0].name, f"a class of a single file, as all others are; {separate}"))
     options.decide(grouping=grouping(sample, ["folder"] if options.group is None else []))
 
 
@@ -195,7 +202,8 @@ def read_lines(
         parser = _LineParser.for_file(file, options)
         invalid = InvalidRows(file.name, "line", options, problems)
         number, without_label = 0, 0
-        for number, line in enumerate(iterate_lines(file, problems), 1):
+        lines = iterate_lines(file, problems)
+        for number, line in enumerate(_paragraphs(lines) if options.format == "paragraphs" else lines, 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
                 report()
@@ -214,6 +222,13 @@ def read_lines(
         invalid.check(number)
 
 
+def _paragraphs(lines: Iterator[str]) -> Iterator[str]:
+    """Lines joined to paragraphs, at empty lines."""
+    for blank, group in groupby(lines, str.isspace):
+        if not blank:
+            yield "".join(group)
+
+
 class _LineParser(NamedTuple):
     """Parser of the lines of a file."""
 
@@ -222,15 +237,17 @@ class _LineParser(NamedTuple):
     fasttext: bool  #: Whether labels are those of fastText
     needs_label: bool
     needs_text: bool
+    label: str | None = None  #: Of all lines, by the name of the file
 
     @classmethod
     def for_file(cls, file: File, options: ReadOptions) -> _LineParser:
         """The parser for a file, from its first bytes."""
-        head, plain = decode(file.head)[0], options.format == "plain"
+        label = options.label_of(file.name) if options.name_pattern else None
+        head, plain = decode(file.head)[0], options.format in ("plain", "paragraphs") or label is not None
         fasttext = is_fasttext(head) and not plain
         plain = plain or not (options.labelled or is_lines(head))
         options.decide(text=None if plain else "after the label", encoding=encoding_of(file.head))
-        return cls(part_of(file.name), plain, fasttext, options.labelled, options.needs_text)
+        return cls(part_of(file.name), plain, fasttext, options.labelled, options.needs_text, label)
 
     def document(self, line: str, identifier: str) -> tuple[Document | None, str]:
         """The document of a line, and its problem; no document if the line is empty or has no label."""
@@ -246,7 +263,7 @@ class _LineParser(NamedTuple):
                 identifier, text, labels[0] if len(labels) == 1 else tuple(dict.fromkeys(labels)), self.part
             )
         elif self.plain or self.fasttext:
-            document = Document(identifier, line, None, self.part)
+            document = Document(identifier, line, self.label, self.part)
         elif tab and label.strip():
             document = Document(identifier, rest, label, self.part)
         else:

@@ -56,12 +56,15 @@ from textsvm.runtime.parallel import part as part_of
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")
-_OF_TEXTS = ("folders", "file", "lines", "plain", "mallet", "conll", "fasta")
+_OF_TEXTS = ("folders", "file", "lines", "plain", "paragraphs", "mallet", "conll", "fasta")
+#: Formats whose labels may be in the names of the files.
+_NAMED_FILES = ("folders", "file", "lines", "plain", "paragraphs")
 FORMATS = ("reuters", "mail", *TABLES, *_OF_TEXTS, *VECTOR_FORMATS)
 #: Readers of the formats that are not tables.
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "file": read_folders},
-    **{"lines": read_lines, "plain": read_lines, "mallet": read_mallet, "conll": read_conll},
+    **dict.fromkeys(("lines", "plain", "paragraphs"), read_lines),
+    **{"mallet": read_mallet, "conll": read_conll},
     **{"fasta": read_sequences},
 }
 #: Formats whose readers handle files of other formats themselves.
@@ -91,7 +94,8 @@ def read_corpus(
         Several paths are read like the files of a common folder.
     format : str, optional
         A name of ``textsvm train --format``, such as "csv", "file" (a file is a text), "lines" (a line is a
-        text, without `label TAB` or `__label__`) or "plain" (a whole line); by default it is detected.
+        text, without `label TAB` or `__label__`), "plain" (a whole line) or "paragraphs" (lines up to an
+        empty line); by default it is detected.
     part : str, optional
         Only this part, "train" or "test".
     progress : callable, optional
@@ -103,7 +107,8 @@ def read_corpus(
 
         text, label, id : str
             Tables: columns, by name or by number from 1; several with commas. A list of columns of text
-            keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
+            keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1. Texts in files:
+            `label="name:^([^_]+)_"` takes labels from the names of files, by a regular expression.
         target, weight, group : str
             Tables: columns of the numbers to be predicted (they replace the labels), of the weights of
             documents, and of the names of groups. FASTA: like `label`, a name in the headers,
@@ -239,6 +244,11 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     format = options.format or _detect(inputs, options)
     if options.sheet and format not in ("excel", "tables"):
         raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
+    if options.label and options.name_pattern and format not in _NAMED_FILES:
+        raise InputError(
+            f"label={options.label!r} is for files of texts, and {inputs.source} is read as {format}; name a "
+            "column"
+        )
     column = options.named_column
     if column and format not in (*TABLES, "tables") and not _has_column(format, column, options):
         raise MissingColumn(
@@ -414,9 +424,9 @@ def _binary_error(inputs: InputFiles, sample: Sequence[File]) -> InputError:
 def _text_format(inputs: InputFiles, heads: Sequence[str], options: ReadOptions) -> str:
     """The format of texts: a text for each line or for each file."""
     for format, recognises in (("lines", is_lines), ("mallet", is_mallet)):
-        if all(map(recognises, heads)):
+        if all(map(recognises, heads)) and not options.name_pattern:
             return format
-    if not inputs.single:
+    if not inputs.single or options.name_pattern:
         return "folders"
     if not options.labelled:
         return "file"

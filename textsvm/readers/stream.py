@@ -51,7 +51,7 @@ from textsvm.runtime.parallel import Progress
 
 #: Bytes on disk from which the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
-_ROW_FORMATS = ("csv", "tsv", "jsonl", "lines", "plain")
+_ROW_FORMATS = ("csv", "tsv", "jsonl", "lines", "plain", "paragraphs")
 #: Formats that are not read into memory as a whole.
 STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "libsvm", "npy")
 #: Advice where a file of several lines is read as one document.
