@@ -20,7 +20,23 @@ HIDING = (
     "position:absolute;left:-9999px", "position:absolute;top:-5000px", "position:fixed;left:-300em",
     "margin-left:-9999px", "color:white", "color:#fff", "color:#FEFEFE", "color:rgb(255,255,255)",
     "color:#000;background:#000", "background-color:blue;color:#0000ff", "color:transparent",
-    "color:rgba(0,0,0,0)", "display:none;display:bogus",
+    "color:rgba(0,0,0,0)", "display:none;display:bogus", "font-size:calc(1px - 1px)",
+    "font-size:calc(.1em * .5)", "font-size:min(0px, 1em)", "font-size:clamp(0px, .01em, 1px)",
+    "max-height:calc(2px - 1px * 2);overflow:hidden", "margin-left:calc(-100px * 90)", "opacity:1%",
+    "position:absolute;left:calc(0px - 9999px)", "position:absolute;inset:-9999px auto auto 0",
+    "margin:0 0 0 -9999px", "position:absolute;left:-100%", "text-indent:-100%",
+    "text-indent:100%;white-space:nowrap;overflow:hidden",
+    "height:0;overflow:hidden visible", "height:0;overflow-y:hidden", "transform:scale(0)",
+    "transform:scale(.001)", "transform:scaleX(0)", "transform:rotate(3deg) scale3d(1,0,1)", "scale:0",
+    "transform:translateX(-9999px)", "transform:translate(-500em,0)", "translate:-9999px",
+    "transform:rotateX(90deg)", "transform:rotateY(.25turn)", "-webkit-transform:scale(0)",
+    "clip-path:inset(50%)", "clip-path:inset(0 0 100% 0)", "clip-path:circle(0)",
+    "clip-path:circle(0 at 50% 50%)",
+    "clip-path:polygon(0 0,0 0,0 0)", "-webkit-clip-path:inset(100%)",
+    "position:absolute;clip:rect(0,0,0,0)", "position:absolute;clip:rect(1px,1px,1px,1px)",
+    "position:absolute;clip:rect(0 0 0 0)", "filter:opacity(0)", "filter:blur(0) opacity(1%)",
+    "-webkit-text-fill-color:white", "-webkit-text-fill-color:transparent", "content-visibility:hidden",
+    "display:table-column", "color:white;background-image:none", "background:#123;color:#123;opacity:initial",
 )  # fmt: skip
 #: Declarations that hide nothing.
 SHOWING = (
@@ -34,7 +50,24 @@ SHOWING = (
     "position:absolute;left:10px", "left:-9999px", "width:100%;overflow:hidden",
     "min-height:0;overflow:hidden", "line-height:1", "letter-spacing:0", "color:bogus", "display:bogus",
     "font-size:-1px", "x-display:none", "content:'display:none'", "border:0;margin:0;padding:0",
-    "mso-line-height-rule:exactly",
+    "mso-line-height-rule:exactly", "font-size:calc(1em + 1px)", "font-size:calc((1em + 4px) / 2)",
+    "font-size:max(0px, 1em)", "font-size:clamp(8px, 0px, 20px)",
+    "max-height:calc(1em + 9px);overflow:hidden",
+    "margin-left:calc(0px + 2em)", "opacity:0;opacity:initial", "opacity:0;opacity:revert", "opacity:auto",
+    "display:none;display:revert", "display:none;display:unset", "display:none;display:initial",
+    "visibility:hidden;visibility:unset", "visibility:hidden;visibility:revert",
+    "font-size:0;font-size:unset",
+    "font-size:0;font-size:initial", "font-size:0;font:revert", "color:white;color:inherit",
+    "color:white;color:initial", "color:white;color:unset", "color:white;color:currentColor",
+    "max-height:0;max-height:unset;overflow:hidden", "text-indent:-9999px;text-indent:initial",
+    "transform:scale(1.5)", "transform:translateX(2em)", "transform:rotate(5deg)", "transform:none",
+    "transform:scale(0);transform:none", "transform:rotateX(30deg)", "clip-path:inset(0)", "clip-path:none",
+    "clip-path:circle(2000px)", "clip-path:polygon(0 0,100% 0,100% 100%,0 100%)", "clip:rect(0,0,0,0)",
+    "position:absolute;clip:auto", "position:absolute;clip:rect(0,900px,90px,0)", "filter:none",
+    "filter:opacity(.9)", "filter:grayscale(1)", "color:white;-webkit-text-fill-color:black",
+    "color:white;background-image:url(x.gif)", "color:white;background-image:linear-gradient(red,blue)",
+    "margin:0 auto", "inset:-9999px", "margin:1em 2em 1em 2em", "margin:-9999px bogus", "zoom:1", "zoom:80%",
+    "overflow:hidden auto", "overflow:visible hidden", "line-height:0",
 )  # fmt: skip
 WAYS = (
     "<div style=\"{0}\">{1}</div>",
@@ -52,6 +85,27 @@ PAGES = (
     ("<![CDATA[ham]]>seen", "seen"),
     ("<![if !mso]>seen<![endif]>", "seen"),
     ("<!--[if mso]>ham<![endif]-->seen", "seen"),
+    ("<p style='line-height:0;overflow:hidden'>ham<p>seen", "seen"),
+    ("<style>div .a b {display:none}</style><div><p class=a><b>ham</b>seen</div><b>seen", "seen seen"),
+    ("<style>td > p, ul > li {display:none}</style><div><p>seen</p><ul><li>ham</ul></div>", "seen"),
+    ("<style>h1 + p {display:none} p.x {color:red}</style><h1>seen</h1><p class=x>ham<p>seen", "seen seen"),
+    ("<style>u + .b p {display:none}</style><body class=b><p>seen", "seen"),
+    ("<style>p[title=x] {display:none}</style><p title=x>ham<p title=y>seen", "seen"),
+    ("<style>p:hover {display:none} p::before {font-size:0}</style><p>seen", "seen"),
+    ("<style>div p {display:none} p.y {display:block}</style><div><p class=y>seen<p>ham</div>", "seen"),
+    ("<style>div p.y {display:none} p {display:block}</style><div><p class=y>ham<p>seen</div>", "seen"),
+    ("<p color=white>seen<font color=white>ham</font>", "seen"),
+    ("<div bgcolor=black>seen</div><table bgcolor=black><tr><td>ham</table>", "seen"),
+    ("<p background=x.gif style='color:white'>ham<p>seen", "seen"),
+    ("<div text=white>seen</div>", "seen"),
+    ("<body text=white>ham<p style='color:black'>seen", "seen"),
+    ("<div popover>ham</div>seen", "seen"),
+    ("<details><summary>seen</summary>ham</details>seen", "seen seen"),
+    ("<div style='font-size:0'>ham<p style='font-size:12px'>seen</p>ham</div>", "seen"),
+    ("<div style='transform:scale(0)'>ham<p>ham</div><span style='transform:scale(0)'>seen</span>", "seen"),
+    ("<dialog open style='display:revert'>seen</dialog><details open>seen</details>", "seen seen"),
+    ("<a href=x style='color:inherit'>seen</a>", "seen"),
+    ("<div style='color:white'>ham<a href=x style='color:inherit'>ham</a><a href=x>seen</a></div>", "seen"),
     ("<?xml ham?>seen", "seen"),
     ("<p title='<!--'>seen<p title='-->'>seen", "seen seen"),
     ("<p title='<div hidden>'>seen", "seen"),
@@ -133,17 +187,36 @@ def words(text):
 
 #: Text that the eye does not see is removed from the page, and the rest is as innerText has it.
 SCRIPT = """() => {
+  const clipped = (text, element) => {
+    const style = getComputedStyle(element);
+    if (style.clipPath == "none" && style.clip == "auto") return false;
+    const range = document.createRange();
+    range.selectNode(text);
+    const box = range.getBoundingClientRect(), parent = text.parentElement;
+    const hit = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
+    return !hit || !parent.contains(hit);
+  };
+  const placeOf = text => {
+    const range = document.createRange();
+    range.selectNode(text);
+    return range.getBoundingClientRect();
+  };
   const numbers = text => text.match(/[\\d.]+/g).map(Number);
   const unseen = text => {
-    const own = getComputedStyle(text.parentElement), colour = numbers(own.color);
+    const own = getComputedStyle(text.parentElement), colour = numbers(own.webkitTextFillColor);
+    if (/STYLE|OPTION/.test(text.parentElement.tagName)) return false;
+    const place = placeOf(text);
+    if (Math.min(place.width, place.height) < 2 || Math.min(place.right, place.bottom) < -390) return true;
     if (parseFloat(own.fontSize) < 2 || colour[3] < .05) return true;
     let back = null;
     for (let e = text.parentElement; e; e = e.parentElement) {
       const style = getComputedStyle(e), box = e.getBoundingClientRect();
       const outside = Math.min(parseFloat(style.textIndent) || 0, box.left, box.top) < -390;
-      const clips = /hidden|clip/.test(style.overflowX) && style.display != "inline" &&
+      const clips = /hidden|clip/.test(style.overflowX + style.overflowY) && style.display != "inline" &&
         !/HTML|BODY/.test(e.tagName);
-      if (style.opacity < .05 || outside || (clips && Math.min(box.width, box.height) < 2)) return true;
+      if (clipped(text, e) || /opacity\\((0|0?\\.0\\d*)\\)/.test(style.filter)) return true;
+      if (style.opacity < .05 || outside || (clips && (Math.min(box.width, box.height) < 2 ||
+        place.left >= box.right))) return true;
       const solid = numbers(style.backgroundColor);
       if (!back && (style.backgroundImage != "none")) back = [];
       if (!back && solid[3] !== 0) back = solid;
@@ -172,7 +245,7 @@ def displayed(browser, sources):
 def main():
     from playwright.sync_api import sync_playwright
 
-    from textsvm.readers.mime import page_text
+    from textsvm.readers.pages import page_text
 
     pages = [*forms()]
     wrong = 0

@@ -14,7 +14,7 @@ from test_readers_mail_header import HOSTILE as HEADERS
 
 from textsvm.apps.mail.message import MAX_SENT, MAX_TEXT, plain_letters, read_message
 from textsvm.apps.mail.raw_message import RawMessage
-from textsvm.readers.mime import page_text
+from textsvm.readers.pages import page_text
 
 HEAD = b"From: Ann <ann@example.org>\nSubject: Hello\n"
 HTML = HEAD + b"Content-Type: text/html; charset=utf-8\n\n"
@@ -402,3 +402,12 @@ def test_a_large_blank_message_is_empty_without_a_copy():
         assert tracemalloc.get_traced_memory()[1] < len(data) + (4 << 20)  # `data + b"a"` is a copy
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("declared", "displayed"), [
+    (b"Content-Type: text/plain\n", "<html><p>one</p>"), (b"Content-Type: text/html\n", "one"), (b"", "one"),
+    (b"Content-Type: TEXT/PLAIN; charset=us-ascii\n", "<html><p>one</p>"),
+])  # fmt: skip
+def test_a_declared_type_decides_whether_a_text_is_a_page(declared, displayed):
+    text = read_message(b"Subject: x\n" + declared + b"\n<html><p>one</p>").text
+    assert text.splitlines()[-1] == displayed

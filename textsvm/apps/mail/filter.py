@@ -50,7 +50,7 @@ from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, Lesson, LessonRow, Lesson
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.errors import InputError
-from textsvm.readers.mime import require_page_parser
+from textsvm.readers.pages import require_page_parser
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.features import Keys, Values

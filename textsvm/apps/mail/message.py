@@ -22,7 +22,7 @@ removed; look-alikes in a word of several scripts and styled letters become the 
 A trick names each kind and the order of its number.
 
 Of alternatives only the best is read, as mail programs display it; a trick says that another has other words.
-HTML is read as it is displayed (`textsvm.readers.mime.page_text`). Of long messages, parts and texts the end
+HTML is read as it is displayed (`textsvm.readers.pages.page_text`). Of long messages, parts and texts the end
 is read as well as the beginning, and a trick names them.
 """
 
@@ -36,7 +36,7 @@ from email.utils import getaddresses
 from typing import NamedTuple
 
 from textsvm.apps.mail.raw_message import RawMessage
-from textsvm.readers import mime
+from textsvm.readers import mime, pages
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.mail_header import repaired
 
@@ -138,7 +138,7 @@ def _lines(parsed: mime.MimePart) -> list[str]:
     parts = [*_leaves(parsed)]
     if len(parts) > MAX_PARTS:
         parts[MAX_PARTS - LAST_PARTS : -LAST_PARTS] = []
-        tricks[mime.TOO_MUCH] = None
+        tricks[pages.TOO_MUCH] = None
     others: list[str] = []
     # HTML comes first, so that no plain text displaces it.
     for part, displayed in sorted(parts, key=lambda item: _is_not_html(item[0])):
@@ -167,7 +167,7 @@ def _lines(parsed: mime.MimePart) -> list[str]:
     body = _BLANKS.sub("\n", "\n".join(filter(None, texts)))
     if len(body) > MAX_TEXT:
         body = body[-LAST_TEXT:] + "\n" + body[: MAX_TEXT - LAST_TEXT]
-        tricks[mime.TOO_MUCH] = None
+        tricks[pages.TOO_MUCH] = None
     body, letter_tricks = plain_letters(body)
     tricks |= dict.fromkeys(letter_tricks)
     if _differ("\n".join(others), body):
@@ -230,7 +230,7 @@ def _cut(data: bytes, start: int) -> bytes:
         pieces.append(_shortened_piece(data, start, stop, room))
         size += len(pieces[-1])
         start = stop
-    end = data[max(start, len(data) - mime.MAX_END) :]
+    end = data[max(start, len(data) - pages.MAX_END) :]
     if boundary := _BOUNDARY.search(end):
         pieces.append(end[boundary.start() :])
     return b"".join(pieces)
@@ -238,7 +238,7 @@ def _cut(data: bytes, start: int) -> bytes:
 
 def _shortened_piece(data: bytes, start: int, stop: int, room: int) -> bytes:
     """The beginning of a piece and whole lines of its end, which may be encoded."""
-    end = stop - min(mime.MAX_END, room // 8)
+    end = stop - min(pages.MAX_END, room // 8)
     if end <= start + room:
         return data[start:stop]
     beginning = data.rfind(b"\n", start + room - 1000, start + room) + 1 or start + room
@@ -268,18 +268,19 @@ def _text(part: mime.MimePart) -> tuple[str, list[str]]:
         tricks.append("charset that is not the text's")
     elif charset is None and not payload.isascii():
         tricks.append("charset that is not declared")
-    if part.get_content_type() == "text/html" or mime.is_html(text):
-        text, page_tricks = mime.page_text(text)
+    undeclared = "content-type" not in part
+    if part.get_content_type() == "text/html" or (undeclared and mime.is_html(text)):
+        text, page_tricks = pages.page_text(text)
         return text, tricks + page_tricks
     if len(part.body) >= MAX_PIECE:
-        tricks.append(mime.TOO_MUCH)
+        tricks.append(pages.TOO_MUCH)
 
     def decoded(match: re.Match[str]) -> str:
         data = b"".join(map(_uu_line, match[2].splitlines()))
         tricks.append(f"attachment {match[1]} uuencoded {_class_of(len(data), _SIZES)}")
         displayed = match[1].lower().endswith((".txt", ".htm", ".html"))
         source = decode_declared(data, None)[0] if displayed else ""
-        return mime.page_text(source)[0] if "htm" in match[1].lower()[-4:] else source
+        return pages.page_text(source)[0] if "htm" in match[1].lower()[-4:] else source
 
     return _UUENCODED.sub(decoded, text.strip("\r\n")), tricks
 
