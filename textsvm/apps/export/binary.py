@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from textsvm.apps.export.characters import HANGUL, CharacterTables, character_tables
-from textsvm.apps.export.pieces import WordPiece, word_piece
+from textsvm.apps.export.characters import HANGUL, CharacterTables, WordPiece, character_tables, word_piece
 from textsvm.apps.export.plain import PlainModel
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError

@@ -31,11 +31,12 @@ from textsvm.apps.export.characters import (
     PUNCT,
     SPACE,
     WORD,
+    WordPiece,
     character_tables,
     hangul_pairs,
     image,
+    word_piece,
 )
-from textsvm.apps.export.pieces import WordPiece, word_piece
 from textsvm.apps.export.plain import UNSURE, PlainModel
 from textsvm.arrays import AnyArray, Arrays, Floats, Ints
 from textsvm.errors import InputError

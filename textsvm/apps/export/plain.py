@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from textsvm import InputError, TrainedModel
-from textsvm.apps.export.pieces import word_piece
+from textsvm.apps.export.characters import word_piece
 from textsvm.arrays import Arrays, Floats, Json
 from textsvm.kernels.contract import FeatureTerm
 from textsvm.kernels.inputs import TextForm

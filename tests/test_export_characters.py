@@ -16,8 +16,7 @@ from test_export import HOSTILE
 import textsvm
 from textsvm import Encoder, InputError, Spectrum
 from textsvm.apps.export.binary import VERSION, pack, with_checksum
-from textsvm.apps.export.characters import IGNORED, KEEPS
-from textsvm.apps.export.pieces import word_piece
+from textsvm.apps.export.characters import IGNORED, KEEPS, word_piece
 from textsvm.apps.export.plain import PlainModel, plain_model
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
