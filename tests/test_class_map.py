@@ -15,6 +15,7 @@ from sklearn.decomposition import PCA, KernelPCA
 
 from textsvm import SVC, InputError, Spectrum, class_map, report
 from textsvm.evaluation.class_map import sample
+from textsvm.reporting.charts import SHAPES
 from textsvm.reporting.maps import MOST_LEAVES, MOST_NAMED, map_sections
 
 DIALECTS = ROOT / "corpora" / "samples" / "dialects.csv"
@@ -106,7 +107,22 @@ def test_names_and_trees_of_many_documents_are_left_out(n):
     ids = [f"document {i}" for i in range(n)]
     page = "".join(map_sections(class_map(X @ X.T), ids))
     assert ("Tree of the documents" in page) == (n < MOST_LEAVES)
-    assert page.count("document 7<") == (n < MOST_LEAVES) + (n <= MOST_NAMED)
+    assert page.count("document 7</text>") == (n < MOST_LEAVES) + (n <= MOST_NAMED)
+    assert page.count("<title>document 7</title>") == 1
+
+
+@pytest.mark.parametrize("k", [2, 10, 12, 13, 40])
+def test_no_two_classes_look_alike(k):
+    X, _ = problem(2 * k, 3, 4, 0)
+    names = [f"author {i:02}" for i in range(k)]
+    page = map_sections(class_map(X @ X.T, names * 2), [])[-1]
+    key = re.findall(r'<li class="(c\d+)"[^>]*>(.) (.*?)</li>', page)
+    assert [name for _, _, name in key] == names
+    assert len({(colour, shape) for colour, shape, _ in key}) == k
+    assert len({colour for colour, _, _ in key}) == min(k, 12)
+    styles = re.findall(r'class="point (c\d+)".*? d="M0 0(.*?)"><title>(.*?)</title>', page)
+    assert {(colour, SHAPES[shape], name) for colour, shape, name in key} == set(styles)
+    assert len(styles) == 2 * k
 
 
 def test_command_draws_a_picture_and_a_page(tmp_path):

@@ -37,7 +37,15 @@ BAR = 20
 COLOURS = {
     "c1": "#0072b2", "c2": "#d55e00", "c3": "#009e73", "c4": "#b5518f",
     "c5": "#b98500", "c6": "#3d9bd6", "c7": "#6f6f6f", "c8": "#7a5bb5",
+    "c9": "#a0352c", "c10": "#5d7a1f", "c11": "#008b96", "c12": "#8c5a3c", "c13": "#27408b",
 }  # fmt: skip
+#: Shapes of points, with a radius of 1 around the point at which the path begins.
+SHAPES = {
+    "●": "m-1 0a1 1 0 1 0 2 0a1 1 0 1 0 -2 0z",
+    "■": "m-.9 -.9h1.8v1.8h-1.8z",
+    "▲": "m0 -1.1l1.1 2h-2.2z",
+    "◆": "m0 -1.2l1.2 1.2l-1.2 1.2l-1.2 -1.2z",
+}
 #: Height of a line of the key, in pixels.
 KEY_LINE = 17
 _FILE_STYLE = (
@@ -47,15 +55,15 @@ _FILE_STYLE = (
     ".dash { stroke: #9a9fa8; stroke-dasharray: 4 4; } .line { stroke-width: 2; stroke-linejoin: round; } "
     ".area { fill-opacity: .15; } .dots { stroke-linecap: round; } .faint { opacity: .35; } "
     ".whisker { stroke-width: 1.4; } .marker { stroke: #21242a; stroke-width: 1.6; fill: #ffffff; } "
-    "path.marker { fill: none; } .band { fill: #21242a; opacity: .08; }"
+    "path.marker { fill: none; } .point { fill-opacity: .8; } .band { fill: #21242a; opacity: .08; }"
 ) + "".join(
     f" .{name}.line, .{name}.dots, .{name}.whisker {{ stroke: {colour}; }} "
-    f".{name}.area, text.{name} {{ fill: {colour}; }}"
+    f".{name}.area, .{name}.point, text.{name} {{ fill: {colour}; }}"
     for name, colour in COLOURS.items()
 )
 _SVG_HEAD = re.compile(r'<svg viewBox="0 0 (\d+) (\d+)"')
 _FILE_SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
-_KEY_ENTRY = re.compile(r'<li class="(c\d)"[^>]*>(.*?)</li>')
+_KEY_ENTRY = re.compile(r'<li class="(c\d+)"[^>]*>(.*?)</li>')
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -166,6 +174,15 @@ class Chart:
         """Points, drawn as the round caps of a path."""
         points = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in self._pixels(xs, ys))
         self.parts.append(f'<path class="dots {style}" stroke-width="{2 * radius:g}" d="{points}"/>')
+
+    def points(
+        self, xs: ArrayLike, ys: ArrayLike, style: str, shape: str, titles: Sequence[str], radius: float
+    ) -> None:
+        """Points of one of `SHAPES`, each with a title that a browser shows under the pointer."""
+        for (x, y), title in zip(self._pixels(xs, ys), titles, strict=True):
+            place = f'transform="translate({x:.1f} {y:.1f}) scale({radius:g})"'
+            path = f'<path class="point {style}" {place} d="M0 0{SHAPES[shape]}">'
+            self.parts.append(f"{path}<title>{safe(title)}</title></path>")
 
     def whiskers(self, xs: ArrayLike, lows: ArrayLike, highs: ArrayLike, style: str) -> None:
         """Vertical intervals."""

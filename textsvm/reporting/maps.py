@@ -8,53 +8,68 @@ import numpy as np
 
 from textsvm.arrays import Ints
 from textsvm.evaluation.class_map import ClassMap, Projection
-from textsvm.reporting.charts import TOP, WIDE, Axis, Chart, percent, plain
-from textsvm.reporting.curves import STYLES, card
+from textsvm.reporting.charts import SHAPES, TOP, WIDE, Axis, Chart, percent, plain
+from textsvm.reporting.curves import card
 from textsvm.reporting.formatting import cut
 from textsvm.runtime.compiled import scipy
 
 #: Leaves of a tree; a larger tree is not drawn.
 MOST_LEAVES = 150
-#: Classes whose documents have a colour of their own.
-MOST_COLOURS = STYLES
+#: Numbers of the colours of classes.
+PALETTE = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13)
 #: Maximum number of documents whose names are shown on the map.
 MOST_NAMED = 50
 #: Height of a leaf in pixels.
 _LEAF = 18
 #: Maximum number of symbols of a name.
 _MOST_SYMBOLS = 40
-#: Style of documents without a class, or of too many classes.
-_NEUTRAL = 6
+#: Number of the colour of documents without a class.
+_NEUTRAL = 7
 _COMPONENTS = "The first two components of kernel PCA; near points have similar texts."
 
 
 def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
     """Sections of a page: the tree, the map of class means, and the map of documents.
 
-    `ids` are the names of the documents, shown if there are few; empty to show none.
+    `ids` are the names of the documents, shown if there are few, else under the pointer; empty to show none.
     """
-    names = mapped.classes or ids
-    sections = [_tree(mapped, names)]
+    classes = mapped.classes
+    sections = [_tree(mapped, classes or ids)]
     if mapped.class_means is not None:
-        styles = np.arange(len(names)) % STYLES
-        chart = _scatter("Map of the classes", mapped.class_means, styles, names)
+        chart = _scatter("Map of the classes", mapped.class_means, np.arange(len(classes)), classes, classes)
         sections.append(card("Map of the classes", chart, [], _COMPONENTS, wide=True))
     named = ids if len(ids) <= MOST_NAMED else []
-    coloured = len(mapped.classes) <= MOST_COLOURS
-    styles = mapped.label if coloured else np.full(len(mapped.documents.points), _NEUTRAL)
-    chart = _scatter("Map of the documents", mapped.documents, styles, named)
-    if mapped.classes and not named:
-        for code, name in enumerate(mapped.classes):
+    labels = mapped.label if classes else np.full(len(mapped.documents.points), -1)
+    titles = [
+        ": ".join(filter(None, (classes[label] if label >= 0 else "", name)))
+        for label, name in zip(labels.tolist(), ids or [""] * len(labels), strict=True)
+    ]
+    chart = _scatter("Map of the documents", mapped.documents, labels, titles, named)
+    if classes and not named:
+        for code, name in enumerate(classes):
             x, y = mapped.documents.points[mapped.label == code].mean(0)
-            _write_name(chart, x, y, name, f"c{code % STYLES + 1}", "■ ")
-    key = [(name, f"c{code + 1}") for code, name in enumerate(mapped.classes)] if coloured else []
-    more = " Squares: means of the classes." if mapped.classes and not named else ""
+            _write_name(chart, x, y, name, colour_of(code), f"{shape_of(code)} ")
+    key = [(f"{shape_of(code)} {name}", colour_of(code)) for code, name in enumerate(classes)]
+    more = " The name of a class stands at the mean of its documents." if classes and not named else ""
     sections.append(card("Map of the documents", chart, key, _COMPONENTS + more, wide=True, first=len(key)))
     return [section for section in sections if section]
 
 
-def _scatter(title: str, projection: Projection, styles: Ints, names: Sequence[str]) -> Chart:
-    """Points with a style each; with `names` each point has its name."""
+def colour_of(code: int) -> str:
+    """Style of a class by its number; of documents without a class by -1."""
+    return f"c{PALETTE[code % len(PALETTE)] if code >= 0 else _NEUTRAL}"
+
+
+def shape_of(code: int) -> str:
+    """Shape of the points of a class: another for classes of the same and of the next colour."""
+    shapes = [*SHAPES]
+    return shapes[(code + code // len(PALETTE)) % len(shapes)] if code >= 0 else shapes[0]
+
+
+def _scatter(
+    title: str, projection: Projection, codes: Ints, titles: Sequence[str], names: Sequence[str]
+) -> Chart:
+    """Points with the style of a class each, and their titles; with `names` each point has its name."""
     points = projection.points
     low, high = points.min(0), points.max(0)
     margin = 0.05 * np.maximum(high - low, 1e-9)
@@ -64,11 +79,12 @@ def _scatter(title: str, projection: Projection, styles: Ints, names: Sequence[s
         for i, (a, b, share) in enumerate(ends, 1)
     ]
     chart = Chart(title, *axes, width=WIDE, height=460)
-    for style in np.unique(styles):
-        part = points[styles == style]
-        chart.dots(part[:, 0], part[:, 1], f"c{style + 1}", 3.5 if names else 2.5)
-    for (x, y), name, style in zip(points, names, styles, strict=False):
-        _write_name(chart, x, y, name, f"c{style + 1}")
+    for code in np.unique(codes).tolist():
+        rows = np.flatnonzero(codes == code)
+        part, hovers = points[rows], [titles[i] for i in rows]
+        chart.points(part[:, 0], part[:, 1], colour_of(code), shape_of(code), hovers, 4 if names else 3)
+    for (x, y), name, code in zip(points, names, codes.tolist(), strict=False):
+        _write_name(chart, x, y, name, colour_of(code))
     return chart
 
 
@@ -94,9 +110,9 @@ def _tree(mapped: ClassMap, names: Sequence[str]) -> str:
     y = Axis((0, len(leaves)), "", ticks=())
     chart = Chart(title, x, y, width=WIDE, height=TOP + 60 + _LEAF * len(leaves))
     for places, heights in zip(drawn["icoord"], drawn["dcoord"], strict=True):  # leaf i is at 10 i + 5
-        chart.line([-height for height in heights], [place / 10 for place in places], f"c{_NEUTRAL + 1}")
+        chart.line([-height for height in heights], [place / 10 for place in places], colour_of(-1))
     for place, leaf in enumerate(drawn["leaves"]):
-        style = f"name c{(leaf if mapped.classes else _NEUTRAL) % STYLES + 1}"
+        style = f"name {colour_of(leaf if mapped.classes else -1)}"
         chart.text(chart.px(0) + 6, chart.py(place + 0.5) + 4, cut(names[leaf], _MOST_SYMBOLS), style)
     leaf_kind = "the means of the classes" if mapped.classes else "documents"
     note = f"Ward's clustering of the distances between {leaf_kind}."
