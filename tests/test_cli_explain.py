@@ -1,12 +1,16 @@
 """textsvm explain: training documents and their ids."""
 
+import json
+
 import pytest
 from command import report, run
 from loading import load
+from selectolax.lexbor import LexborHTMLParser
 
 from textsvm.evaluation.explanation import explain
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
+from textsvm.reporting.sections import PASSAGE, passages
 from textsvm.text.documents import normalise
 
 
@@ -42,3 +46,40 @@ def test_ids_of_support_vectors_go_with_their_texts(spam, tmp_path):
         model.model_.info["support_ids"] = odd
         [found] = explain(model, ["free money"])
         assert {each.id for each in found.similar} == {None}
+
+
+def test_page_of_explained_documents(spam, tmp_path):
+    corpus, page = read_corpus(sample("mail")), tmp_path / "page.html"
+    files = []
+    for i in range(7):  # more than the terminal shows
+        files.append(tmp_path / f"{i}.txt")
+        files[-1].write_text(corpus.texts[i] + "\n<b>&amp; \U0001f600", "utf-8")
+    explained = run("explain", spam[0], *files, "--json").stdout.decode().splitlines()
+    run("explain", spam[0], *files, "-o", page)
+    articles = LexborHTMLParser(page.read_text("utf-8")).css("article")
+    assert [article.css_first("h3").text() for article in articles] == list(map(str, files))
+    for article, line in zip(articles, map(json.loads, explained), strict=True):
+        assert article.css_first("div.document").text() == line["text"]
+        assert str(line["prediction"]) in article.css_first("p").text()
+        assert line["similar"][0]["id"] in article.text()
+
+
+def test_passages_are_the_text_and_their_values_its_sum(spam):
+    model = load(spam[0])
+    sentence = "Click here, and win a prize of 1,000 dollars today! "
+    for text in ("", "win", sentence * 40, "x" * 3000, "word " * 900, "line\n" * 500, "“你好。”" * 300):
+        [explanation] = explain(model, [text])
+        parts = passages(explanation)
+        assert "".join("".join(part for _, part in parts).split()) == "".join(explanation.text.split())
+        assert sum(value for value, _ in parts) == pytest.approx(explanation.symbols.sum())
+        assert all(len(part) <= 2 * PASSAGE for _, part in parts)
+    [explanation] = explain(model, [sentence * 40])
+    assert all(part.endswith("!") for _, part in passages(explanation))
+
+
+@pytest.mark.parametrize("name", ["page.txt", "page", "-", "page.htm"])
+def test_a_page_ends_in_html(spam, tmp_path, name):
+    result = run("explain", spam[0], "-", "-o", name if name == "-" else tmp_path / name, stdin=b"win")
+    assert result.returncode == 2
+    assert b".html" in result.stderr
+    assert not [*tmp_path.iterdir()]

@@ -15,8 +15,8 @@ from rich.text import Text
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
-from textsvm.cli.output import Force, Kind, Output
-from textsvm.errors import first_few, printable
+from textsvm.cli.output import REPORTS, Force, Kind, Output
+from textsvm.errors import first_few, plural, printable
 from textsvm.reporting.formatting import runs, visible
 from textsvm.reporting.tables import DIALECTS, json_line, line_of
 
@@ -41,27 +41,31 @@ LISTED = 12
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """Lengths of lists, and the file of the features of a model."""
+    """Lengths of lists, and the output file."""
 
     top: int | None = option_field(
         "List the N features with the largest weights for each class.", min=1, metavar="N"
     )
     similar: int = option_field("Number of similar training documents to list.", min=0, default=5)
     output: Path | None = option_field(
-        "File of the features of --top: tab-separated, or JSON Lines with --json.",
+        "Page of explained documents, .html; with --top a table of the features, or JSON Lines with --json.",
         "--output", "-o", show_default="-",
     )  # fmt: skip
     force: Force = False
 
     def checked(self, json: bool, model: Path, files: list[str] | None) -> Output | None:
-        """File of the features; raises WrongUsage for options that contradict each other."""
+        """Output file; raises WrongUsage for options that contradict each other."""
         if self.top is not None and files:
             raise WrongUsage("--top reads only the model; give no documents")
         if self.output is None:
             return None
-        if self.top is None:
-            raise WrongUsage("--output is for the list of features and needs --top")
         kind = FEATURE_LINES if json else FEATURES
+        if self.top is None:
+            if self.output.suffix.lower() != ".html":
+                raise WrongUsage(
+                    f"-o {self.output}: the name of a page must end in .html; -o of features needs --top"
+                )
+            kind = REPORTS[".html"]
         return Output("-o", self.output, kind, self.force).checked({"the model": model})
 
 
@@ -77,7 +81,7 @@ def explain(
 
     textsvm explain spam.textsvm --top 30 -o features.tsv
 
-    textsvm explain spam.textsvm message.eml
+    textsvm explain spam.textsvm message.eml -o message.html
 
     For spectrum, gapped and gap-weighted kernels the contributions are exact and sum to the decision value.
     --json prints one object per line, with the contribution of every symbol. Of many documents the terminal
@@ -116,6 +120,8 @@ def explain(
         )  # fmt: skip
     if explain_options.similar and fitted.support.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
+    if output is not None:
+        _write_page(output, model, documents.ids, explained)
     if printing.json:
         for identifier, explanation in zip(documents.ids, explained, strict=True):
             console.print_json({"id": identifier, **explanation.as_dict()})
@@ -126,6 +132,15 @@ def explain(
         _show(console, identifier, explanation)
     if (more := len(explained) - MAX_SHOWN) > 0:
         console.say(f"note: {more:,} more documents are not shown; --json prints all")
+
+
+def _write_page(output: Output, model: Path, ids: Sequence[str], explained: Sequence[Explanation]) -> None:
+    """Write all explained documents as a page."""
+    from textsvm.reporting import html, sections
+
+    articles = [sections.explanation_section(*pair) for pair in zip(ids, explained, strict=True)]
+    lead = f"{plural(len(explained), 'document')} explained by {model.name}"
+    output.write_lines([html.page(f"Predictions of {model.name}", lead, articles)])
 
 
 def _show(console: Console, identifier: str, explanation: Explanation) -> None:
@@ -238,10 +253,9 @@ def coloured(explanation: Explanation) -> Text:
 
 def legend(explanation: Explanation) -> Text:
     """Legend of the colours."""
-    towards, away = "a higher number", "a lower one"
-    if explanation.towards is not None:
-        other = "other classes" if explanation.against is None else explanation.against
-        towards, away = (printable(str(side)) for side in (explanation.towards, other))
+    from textsvm.reporting.sections import sides
+
+    towards, away = map(printable, sides(explanation))
     how = explanation.method.description
     return Text.assemble(
         ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"

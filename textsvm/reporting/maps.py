@@ -80,7 +80,7 @@ def _scatter(
     ]
     chart = Chart(title, *axes, width=WIDE, height=460)
     for code in np.unique(codes).tolist():
-        rows = np.flatnonzero(codes == code)
+        rows = np.flatnonzero(codes == code).tolist()
         part, hovers = points[rows], [titles[i] for i in rows]
         chart.points(part[:, 0], part[:, 1], colour_of(code), shape_of(code), hovers, 4 if names else 3)
     for (x, y), name, code in zip(points, names, codes.tolist(), strict=False):

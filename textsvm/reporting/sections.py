@@ -6,6 +6,7 @@ without markup, and `..._note` a paragraph of explanation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,6 +61,10 @@ SHOWN_FEATURE = 40
 SHOWN_SYMBOLS = 2000
 #: Symbols shown of a similar document.
 SHOWN_SIMILAR = 300
+#: Symbols of a passage, and number of passages that are listed.
+PASSAGE = 300
+SHOWN_PASSAGES = 10
+_SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'»”)]*\s+|\n+")
 _VERDICTS = {
     "yes": "More texts would probably help",
     "hardly": "More texts would hardly help",
@@ -433,6 +438,49 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
     body = f'<div class="document" dir="auto">{coloured}</div>{rest}'
     parts = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
     return f"{head}{body}{parts}{_evidence(explanation)}</article>"
+
+
+# Explained documents
+
+
+def explanation_section(name: str, explanation: Explanation) -> str:
+    """A document: its passages by their contribution, the whole text in colours, and what is similar."""
+    towards, against = sides(explanation)
+    number = explanation.towards is None
+    prediction = f"{explanation.prediction:.4g}" if number else str(explanation.prediction)
+    verdict = f"{prediction}, value {explanation.value:+.4f}" + (
+        "" if number else f", positive for {towards}"
+    )
+    styles = key({"c2": f"speaks for {safe(towards)}", "c1": f"speaks for {safe(against)}"})
+    head = f'<article><h3>{safe(name)}</h3><p class="note">{safe(verdict)}</p>{styles}'
+    shares = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
+    ranked = sorted(passages(explanation), key=lambda passage: -abs(passage[0]))[:SHOWN_PASSAGES]
+    items = "".join(f"<li>{_signed(value)} {safe(cut(text, SHOWN_SIMILAR))}</li>" for value, text in ranked)
+    coloured = "".join(_coloured(piece, step) for piece, step in runs(explanation.text, explanation.symbols))
+    text = f'<div class="document" dir="auto">{coloured}</div>'
+    method = f'<p class="note">The text as the model reads it; {safe(explanation.method.description)}.</p>'
+    listed = _details("passages", "similar", items, " open") if len(ranked) > 1 else ""
+    return f"{head}{shares}{listed}{_evidence(explanation)}{method}{text}</article>"
+
+
+def sides(explanation: Explanation) -> tuple[str, str]:
+    """Names of what positive and negative contributions speak for."""
+    if explanation.towards is None:
+        return "a higher number", "a lower one"
+    against = "other classes" if explanation.against is None else str(explanation.against)
+    return str(explanation.towards), against
+
+
+def passages(explanation: Explanation) -> list[tuple[float, str]]:
+    """Contribution and text of passages of about `PASSAGE` symbols, which end with a sentence or line."""
+    text, symbols, result, first = explanation.text, explanation.symbols, [], 0
+    while first < len(text):
+        end = _SENTENCE_END.search(text, first + PASSAGE // 2, first + PASSAGE)
+        last = end.end() if end else text.find(" ", first + PASSAGE) + 1 or len(text)
+        last = min(last, first + 2 * PASSAGE)
+        result.append((float(symbols[first:last].sum()), text[first:last].strip()))
+        first = last
+    return result
 
 
 def _coloured(text: str, step: int) -> str:
