@@ -17,7 +17,7 @@ from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import REPORTS, Force, Kind, Output
 from textsvm.errors import first_few, plural, printable
-from textsvm.reporting.formatting import runs, visible
+from textsvm.reporting.formatting import runs, sides, visible
 from textsvm.reporting.tables import DIALECTS, json_line, line_of
 
 if TYPE_CHECKING:
@@ -253,8 +253,6 @@ def coloured(explanation: Explanation) -> Text:
 
 def legend(explanation: Explanation) -> Text:
     """Legend of the colours."""
-    from textsvm.reporting.sections import sides
-
     towards, away = map(printable, sides(explanation))
     how = explanation.method.description
     return Text.assemble(

@@ -58,7 +58,6 @@ def map(
     from textsvm.evaluation import class_map
     from textsvm.model.settings import ClassifierSettings, Compute
     from textsvm.reporting import charts, html, maps
-    from textsvm.runtime.device import select
     from textsvm.training.train import prepare
 
     output = drawing.checked(corpus)
@@ -74,9 +73,10 @@ def map(
     shown = documents.subset(drawn)
     whole = replace(compared, compute=Compute(memory=1 << 62))  # the sample is small
     with console.progress():
-        values = prepare(whole, shown.examples, console.stage).gram.window().values
+        gram = prepare(whole, shown.examples, console.stage).gram
+        values = gram.window().values
     mapped = class_map.class_map(values, shown.labels)
-    kernel, device = compared.new_kernel(), select(compared.device)
+    kernel, device = compared.new_kernel(), gram.device
     lead = f"{len(drawn):,} of {len(documents):,} documents, compared by the kernel {spell(kernel)}"
     picture = html.page(f"Map of {corpora.names_of(corpus)}", lead, maps.map_sections(mapped, shown.ids))
     output.write_lines([picture if output.kind is REPORTS[".html"] else charts.stacked(picture)])

@@ -13,6 +13,7 @@ from textsvm.errors import printable
 
 if TYPE_CHECKING:
     from textsvm.arrays import Floats, Ints
+    from textsvm.evaluation.explanation import Explanation
     from textsvm.evaluation.results import Results
 
 #: Names of metrics, in the order of reports; F1 of single classes is in the table of classes.
@@ -111,6 +112,14 @@ def runs(text: str, symbols: Floats) -> list[tuple[str, int]]:
             steps[i] = steps[i - 1]
     pairs = groupby(zip(text, steps, strict=True), key=lambda pair: pair[1])
     return [("".join(symbol for symbol, _ in run), step) for step, run in pairs]
+
+
+def sides(explanation: Explanation) -> tuple[str, str]:
+    """Names of the sides for which positive and negative contributions speak."""
+    if explanation.towards is None:
+        return "a higher number", "a lower one"
+    against = "other classes" if explanation.against is None else str(explanation.against)
+    return str(explanation.towards), against
 
 
 def format_metric(name: str, value: float | None) -> str:

@@ -39,6 +39,7 @@ from textsvm.reporting.formatting import (
     runs,
     safe,
     section,
+    sides,
     visible,
 )
 from textsvm.reporting.report import MOST_CLASSES, Mistake, Report, wrong_predictions
@@ -444,7 +445,7 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
 
 
 def explanation_section(name: str, explanation: Explanation) -> str:
-    """A document: its passages by their contribution, the whole text in colours, and what is similar."""
+    """A document: its passages by their contribution, the whole text in colours, and similar texts."""
     towards, against = sides(explanation)
     number = explanation.towards is None
     prediction = f"{explanation.prediction:.4g}" if number else str(explanation.prediction)
@@ -461,14 +462,6 @@ def explanation_section(name: str, explanation: Explanation) -> str:
     method = f'<p class="note">The text as the model reads it; {safe(explanation.method.description)}.</p>'
     listed = _details("passages", "similar", items, " open") if len(ranked) > 1 else ""
     return f"{head}{shares}{listed}{_evidence(explanation)}{method}{text}</article>"
-
-
-def sides(explanation: Explanation) -> tuple[str, str]:
-    """Names of what positive and negative contributions speak for."""
-    if explanation.towards is None:
-        return "a higher number", "a lower one"
-    against = "other classes" if explanation.against is None else str(explanation.against)
-    return str(explanation.towards), against
 
 
 def passages(explanation: Explanation) -> list[tuple[float, str]]:
