@@ -11,6 +11,6 @@ def load(path):
 
 def change(path, edit):
     """Rewrite a model file: `edit` changes its header and its arrays; the digest is that of the result."""
-    header, arrays, _ = read_content(path)
+    header, arrays, *_ = read_content(path)
     edit(header, arrays)
     path.write_bytes(packed(header, arrays))

@@ -556,7 +556,7 @@ def test_tokens_may_share_vectors(tmp_path):
 def test_a_key_twice_and_a_device_are_refused(tmp_path):
     folder = static_folder(tmp_path / "e")
     (folder / "tokenizer.json").write_text(tokenizer(vocabulary())[:-1] + ', "model": {}}')
-    with pytest.raises(InputError, match="a key twice"):
+    with pytest.raises(InputError, match=r"the key .* twice"):
         Encoder(str(folder))(["bread"])
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.json").symlink_to("/dev/zero")

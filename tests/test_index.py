@@ -3,6 +3,10 @@
 import os
 import pickle
 import random
+import re
+import subprocess
+import sys
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -23,6 +27,7 @@ from textsvm import (
     export,
     load,
 )
+from textsvm.errors import ChangedModel
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.spectrum import kernel as module
 from textsvm.kernels.spectrum.kernel import PmerIndex
@@ -250,7 +255,7 @@ LATE = {
 
 def damage(path, name, change):
     saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
-    header, arrays, _ = read_content(path)
+    header, arrays, *_ = read_content(path)
     arrays[NAME + name] = change(arrays[NAME + name])
     path.write_bytes(packed(header, arrays))
 
@@ -282,15 +287,100 @@ def test_damage_of_lists_is_noticed_when_they_are_read(indexed, path, case, nump
 )
 def test_damaged_texts_are_noticed_when_they_are_read(indexed, path, change):
     saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
-    header, arrays, _ = read_content(path)
+    header, arrays, *_ = read_content(path)
     path.write_bytes(packed(header, arrays | {"packed": change(arrays["packed"])}))
     with pytest.raises(InputError, match=r"damaged|do not fit"):
         explain(load(path), ["abab"])
 
 
+def overwrite(path, model):
+    """Write another model into the same file, as `cp` does."""
+    other = path.with_name("other")
+    textsvm.save(model, other)
+    path.write_bytes(other.read_bytes())
+
+
+OTHERS = {
+    "longer": SVC(Spectrum((1, 3)), C=0.01),
+    "of equal length": SVC(Spectrum((1, 2)), C=0.01),
+    "shorter": SVC(Spectrum(1)),
+}
+
+
+@pytest.mark.parametrize("new", OTHERS)
+def test_a_changed_file_is_noticed_before_a_prediction(indexed, path, new):
+    model = saved(CalibratedSVC(SVC(Spectrum((1, 2))), cv=2).fit(TEXTS, LABELS), path)
+    expected = model.predict_proba(NEW)
+    overwrite(path, OTHERS[new].fit(TEXTS, LABELS))
+    for use in (model.predict, model.predict_proba, model.on("cpu").predict, lambda x: explain(model, x)):
+        with pytest.raises(ChangedModel, match=r"m\.textsvm changed while it was in use; replace models by"):
+            use(NEW)
+    model = load(path)
+    values = model.decision_function(NEW)
+    textsvm.save(CalibratedSVC(SVC(Spectrum((1, 2))), cv=2).fit(TEXTS, LABELS), path)  # renames a new file
+    assert (model.decision_function(NEW) == values).all()
+    assert (load(path).predict_proba(NEW) == expected).all()
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError])
+def test_a_file_that_changes_during_a_prediction_is_noticed(indexed, path, error, monkeypatch):
+    def products(self, *arguments):
+        with path.open("r+b") as file:
+            file.write(b"x")
+        if error:
+            raise error
+        return original(self, *arguments)
+
+    model, original = saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path), PmerIndex.products
+    model.predict(NEW)
+    monkeypatch.setattr(PmerIndex, "products", products)
+    with pytest.raises(ChangedModel):
+        model.predict(NEW)
+
+
+def test_a_file_that_changes_while_it_is_loaded_is_noticed(indexed, path, monkeypatch):
+    def restore(*arguments):
+        os.utime(path)
+        return original(*arguments)
+
+    saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
+    os.utime(path, (1, 1))
+    original = PmerIndex.restore
+    monkeypatch.setattr(PmerIndex, "restore", restore)
+    with pytest.raises(InputError, match="changed while it was in use"):
+        load(path)
+
+
+def test_what_a_decision_is_made_of_after_the_prediction_is_no_part_of_the_file(indexed, path):
+    """Calibration, biases and thresholds."""
+    model = saved(CalibratedSVC(SVC(Spectrum((1, 2))), cv=2).fit(TEXTS, THREE), path)
+    used = [*model.rule.maps.values(), *model.rule.conformity.state().values(), model.predictor.intercept]
+    mapped = load(path).support.index[0].owners
+    while mapped.base is not None and not isinstance(mapped.base, memoryview):
+        mapped = mapped.base
+    assert isinstance(mapped.base, memoryview)
+    for array in used:
+        while array.base is not None:
+            array = array.base
+            assert not isinstance(array, memoryview)
+
+
+def test_a_pipe_of_texts_ends_with_a_sentence_when_the_model_changes(indexed, path):
+    for new in (SVC(Spectrum((1, 3))), SVC(Spectrum(1))):
+        saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
+        command = [sys.executable, "-m", "textsvm", "predict", str(path), "--format", "lines", "--quiet"]
+        with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
+            print("abab", file=process.stdin, flush=True)
+            assert '"label"' in process.stdout.readline()
+            overwrite(path, new.fit(TEXTS, LABELS))
+            out, err = process.communicate("abab\n", timeout=30)
+        assert (process.returncode, out) == (1, "")
+        assert re.fullmatch(r"textsvm: model file \S+ changed while it was in use; .*\n", err), err
+
+
 def test_texts_that_would_not_fit_in_memory_are_refused(indexed, path):
     saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
-    header, arrays, _ = read_content(path)
+    header, arrays, *_ = read_content(path)
     offsets = arrays["offsets"].copy()
     offsets[-1] = 1 << 50
     path.write_bytes(packed(header, arrays | {"offsets": offsets}))

@@ -969,10 +969,14 @@ def test_page_and_actions(page):
         ("next", {"origin": "null"}),
         ("next", {"origin": None}),
         ("next", {"origin": "http://127.0.0.1:9000"}),
+        ("next", {"origin": "http://127.0.0.1"}),
+        ("next", {"origin": "https://127.0.0.1:8000"}),
+        ("next", {"origin": "http://localhost:8000"}),
+        ("", {"origin": "http://127.0.0.1:9000"}),
     ],
 )
 def test_foreign_requests_are_refused(page, path, headers):
-    for method in ("POST", "OPTIONS", "GET", "HEAD", "PUT") if path == "*" else ("POST",):
+    for method in ("POST", "OPTIONS", "GET", "HEAD", "PUT") if path in ("*", "") else ("POST",):
         refused = request(page, method, path, **headers)
         assert refused.status == 403
         assert b"cash" not in refused.body
@@ -1006,6 +1010,7 @@ def test_a_tunnel_with_another_port_is_accepted(page):
         ("answer", b"[]", 400),
         ("answer", b"[" * 100_000, 400),
         ("answer", b'{"index": 0}', 400),
+        ("answer", b'{"index": 0, "seen": 0, "label": "spam", "label": "ham"}', 400),
         ("answer", b'{"index": 99, "seen": 0, "label": "spam"}', 400),
         ("answer", b'{"index": -1, "seen": 0, "label": "spam"}', 400),
         ("answer", b'{"index": true, "seen": 0, "label": "spam"}', 400),

@@ -354,7 +354,7 @@ def test_a_damaged_model_is_refused(name, value, message, tmp_path):
     texts, y = documents(30)
     path = tmp_path / "m.textsvm"
     textsvm.save(MultilabelSVC(Spectrum(2), device="cpu").fit(texts, y), path)
-    header, arrays, _ = read_content(path)
+    header, arrays, *_ = read_content(path)
     into = header if name in header else arrays
     into[name] = value
     arrays = {key: array for key, array in arrays.items() if array is not None}

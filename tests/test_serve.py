@@ -44,6 +44,7 @@ from textsvm.apps.serve.app import RequestLimits, Service, metrics_text
 from textsvm.apps.serve.worker import MOST_TEXTS, TURN, ServedModel, Worker
 from textsvm.errors import InputError
 from textsvm.runtime.http import Hosts, _Turns
+from textsvm.sources import texts as text_source
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups of POSIX")
 ROOT = Path(__file__).resolve().parent.parent
@@ -490,6 +491,12 @@ WRONG = [
     (b'{"text": "' + b'\\"' * 90_000, 400, "not JSON"),
     (b'"' * 99_999, 400, "not JSON"),
     (b"1" * 10_000, 400, ""),
+    (b'{"text": "a", "text": "b"}', 400, "the key 'text' twice"),
+    (b'{"model": "two", "text": "a", "m\\u006fdel": "none"}', 400, "the key 'model' twice"),
+    (b'{"model": "rows", "text": {"title": "a", "body": "b", "title": "c"}}', 400, "the key 'title' twice"),
+    (b'{"model": "rows", "texts": [{"title": "a", "body": "b", "body": "b"}]}', 400, "the key 'body' twice"),
+    (b'{"a": {"b": [{"c": 1, "c": 1}]}, "text": "a"}', 400, "the key 'c' twice"),
+    (b'{"%b": 1, "%b": 2}' % (b"x" * 9000, b"x" * 9000), 400, "x' twice"),
     (b"[]", 400, '"text" or "texts"'),
     (b"null", 400, '"text" or "texts"'),
     (b"{}", 400, '"text" or "texts"'),
@@ -572,7 +579,7 @@ def test_other_methods_and_paths(server):
     for garbage in (
         b"\x16\x03\x01\x02\x00\x01",
         b"GET\r\n\r\n",
-        b"POST /predict HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        POST + b"Content-Length: -1\r\n\r\n",
     ):
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             client.sendall(garbage)
@@ -618,6 +625,7 @@ BODY = b'{"model": "two", "text": "win cash now"}'
 LENGTH, CHUNKS = b"Content-Length: %d\r\n" % len(BODY), b"Transfer-Encoding: chunked\r\n"
 CHUNK = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 POST = b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
 
 
@@ -629,7 +637,7 @@ def test_a_request_with_upgrade_is_an_ordinary_request(protocol, framing, body, 
         assert exchange(server.port, *parts) == ([answer], False)
     assert exchange(server.port, (head + body) * 3) == ([answer] * 3, False)
     # the body is no request, even if it looks like one
-    hidden = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    hidden = HEALTH
     for framing, inner in (
         (b"Content-Length: %d\r\n" % len(hidden), hidden),
         (CHUNKS, b"%x\r\n%b\r\n0\r\n\r\n"),
@@ -684,8 +692,8 @@ FRAMED = POST + CHUNKS + b"\r\n"
         (FRAMED + b"1;" + b"e" * 50_000, 400),
         (FRAMED + b"0" * 50_000, 400),
         (b"\r\n" * 20_000, 400),
-        (b"GET /healthz HTTP/1.1\r\n" + b"X: a\r\n" * 200 + b"\r\n", 431),
-        (b"GET /healthz HTTP/1.1\r\nX: " + b"e" * 50_000, 431),
+        (HEALTH[:-2] + b"X: a\r\n" * 200 + b"\r\n", 431),
+        (HEALTH[:-2] + b"X: " + b"e" * 50_000, 431),
         (b"GET /" + b"e" * 50_000, 431),
         (POST + LENGTH + CHUNKS + b"\r\n" + CHUNK, 400),
         (POST + b"Content-Length: abc\r\n\r\n", 400),
@@ -917,11 +925,45 @@ def test_paths_are_exact_and_strange_targets_are_answered(server):
         assert (status, headers["Location"]) == (404, None)
         assert "there are POST /predict" in json.loads(body)["error"]
     for method in (b"OPTIONS", b"POST", b"GET"):
-        answers, _ = exchange(server.port, method + b" * HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        answers, _ = exchange(
+            server.port, method + b" * HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+        )
         assert [status for status, _ in answers] == [404]
-    for target in (b"http://a/healthz", b"/%ff%00", b"/\xc3\xa9", b"?", b"a:1", b"//", b"http://", b"/;?#"):
-        answers, _ = exchange(server.port, b"GET " + target + b" HTTP/1.1\r\n\r\n")
-        assert [status in (200, 400, 404) for status, _ in answers] == [True], target
+    for target in (b"http://[::1]:1/", b"/%ff%00", b"/\xc3\xa9", b"?", b"a:1", b"//", b"http://", b"/;?#"):
+        answers, _ = exchange(server.port, HEALTH.replace(b"/healthz", target))
+        assert [status in (200, 400, 404, 421) for status, _ in answers] == [True], target
+    for host, status in (
+        (b"localhost", 200),
+        (b"LOCALHOST:1", 200),
+        (b"evil.example", 421),
+        (b"l@evil", 421),
+    ):
+        answers, _ = exchange(server.port, HEALTH.replace(b"/", b"http://%b/" % host, 1))  # replaces Host
+        assert [code for code, _ in answers] == [status], host
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "status"),
+    [
+        (b"1.1", b"", 400),
+        (b"1.1", b"Host:\r\n", 400),
+        (b"1.1", b"Host: localhost\r\nHost: localhost\r\n", 400),
+        (b"1.1", b"Host: localhost\r\nX: a\r\nhOST: evil.example\r\n", 400),
+        (b"1.1", b"Upgrade: h2c\r\nConnection: Upgrade\r\n", 400),
+        (b"1.0", b"Host: localhost\r\nHost: localhost\r\n", 400),
+        (b"1.0", b"Host: evil.example\r\n", 421),
+        (b"1.0", b"Origin: http://\r\n", 403),
+        (b"1.0", b"", 200),  # checks of a load balancer
+        (b"1.0", b"Host: localhost\r\n", 200),
+    ],
+)
+def test_a_request_has_a_single_host(version, fields, status, server):
+    request_ = b"GET /healthz HTTP/%b\r\n%b\r\n" % (version, fields)
+    [(code, answer)], closed = exchange(server.port, request_)
+    assert (code, closed) == (status, version == b"1.0" or status == 400)
+    assert status != 400 or answer == {
+        "error": "a request of HTTP/1.1 needs the field Host, once and not empty"
+    }
 
 
 FOREIGN = [
@@ -929,7 +971,7 @@ FOREIGN = [
     (421, {"Host": "evil.example:8000", "Origin": "http://evil.example:8000"}),
     (421, {"Host": "127.0.0.1.evil.example"}),
     (421, {"Host": "localhost:80@evil.example"}),
-    (421, {"Host": "localhost, evil.example"}),
+    (400, {"Host": "localhost, evil.example"}),
     (421, {"Host": "192.168.1.1"}),
     (421, {"Host": "[::1"}),
     (403, {"Origin": "http://evil.example"}),
@@ -937,6 +979,12 @@ FOREIGN = [
     (403, {"Origin": ""}),
     (403, {"Host": "localhost:8000", "Origin": "http://localhost:9000"}),
     (403, {"Host": "localhost:8000", "Origin": "ftp://localhost:8000"}),
+    (403, {"Origin": "http://127.0.0.1:1"}),
+    (403, {"Origin": "http://127.0.0.1"}),
+    (403, {"Host": "localhost", "Origin": "http://127.0.0.1"}),
+    (403, {"Host": "localhost", "Origin": "https://localhost"}),
+    (403, {"Host": "localhost:80", "Origin": "http://localhost:443"}),
+    (403, {"Host": "localhost", "Origin": "http://localhost", "X-Forwarded-Proto": "https"}),
 ]
 
 
@@ -953,8 +1001,13 @@ def test_requests_of_this_computer_are_answered(server):
     port = server.port
     own = [{"Host": name} for name in (f"127.0.0.1:{port}", f"LOCALHOST:{port}", "localhost", "127.0.0.1")]
     own += [
-        {"Host": f"localhost:{port}", "Origin": f"{scheme}://localhost:{port}"}
-        for scheme in ("http", "https")
+        {"Host": host, "Origin": origin, **({"X-Forwarded-Proto": "https"} if origin[4] == "s" else {})}
+        for host, origin in (
+            (f"localhost:{port}", f"http://localhost:{port}"),
+            (f"localhost:{port}", f"https://localhost:{port}"),
+            ("Localhost:80", "http://localhost"),
+            ("localhost:443", "https://localhost"),
+        )
     ]
     for fields in own:
         assert server.ask("POST", "/predict", BODY, **fields)[0] == 200, fields
@@ -962,15 +1015,17 @@ def test_requests_of_this_computer_are_answered(server):
 
 
 def test_names_of_a_server():
-    def status(hosts, host, origin=None):
-        headers = {"host": host} | ({"origin": origin} if origin else {})
+    def status(hosts, host, origin=None, scheme="http"):
+        headers = {"host": host, "x-forwarded-proto": scheme} | ({"origin": origin} if origin else {})
         refusal = hosts.refusal(SimpleNamespace(headers=headers))
         return refusal.status if refusal else 200
 
     proxied = Hosts("", frozenset(["0.0.0.0", "spam.example"]))
     for host in ("spam.example", "Spam.Example:443", "10.0.0.7:8000", "[fe80::1]:8000", "localhost:1"):
         assert status(proxied, host) == 200
-    assert status(proxied, "127.0.0.1:8000", "https://spam.example") == 200  # the proxy replaces Host
+    assert status(proxied, "spam.example", "https://spam.example", "https") == 200
+    assert status(proxied, "spam.example", "http://spam.example:9000") == 403
+    assert status(proxied, "127.0.0.1:8000", "https://spam.example", "https") == 403  # the proxy keeps Host
     assert status(proxied, "ham.example") == 421
     assert status(proxied, "127.0.0.1:8000", "https://ham.example") == 403
     single = Hosts("10.0.0.7", frozenset())
@@ -1117,6 +1172,74 @@ def test_reload_without_a_dropped_request(models, tmp_path):
         assert server.stop() == (0, "")
 
 
+@pytest.fixture
+def indexed(tmp_path, monkeypatch):
+    """Paths of three models with an inverted index, which are mapped: the last is shorter."""
+    monkeypatch.setattr(text_source, "LEAST_INDEXED", 0)
+    for number, kernel in enumerate([Spectrum((1, 3)), Spectrum((1, 4)), Spectrum(1)]):
+        save(SVC(kernel).fit(TEXTS[:150], LABELS[:150]), tmp_path / f"{number}.textsvm")
+    return [tmp_path / f"{number}.textsvm" for number in range(3)]
+
+
+@pytest.mark.parametrize("new", [1, 2])
+def test_a_model_that_is_overwritten_in_place_answers_nothing_wrong(new, indexed, tmp_path):
+    path, answers = tmp_path / "m.textsvm", []
+    shutil.copyfile(indexed[0], path)
+    with serving(f"m={path}") as server:
+        right = [server.predict(text="lunch at noon")[1]]
+        with serving(indexed[new]) as other:
+            right.append(other.predict(text="lunch at noon")[1])
+        worker, content = server.worker(), indexed[new].read_bytes()
+        with path.open("r+b") as file:
+            if new == 2:
+                file.truncate(len(content))
+            file.write(content[:-100])
+            file.flush()
+            status, answer = server.predict(text="lunch at noon")
+            assert (status, f"model file {path} changed" in answer["error"]) == (503, True)
+            assert f"{path} changed while it was served" in server.wait_for("changed")
+            assert "is damaged" in server.wait_for("m.textsvm")
+            answers += [server.predict(text="lunch at noon") for _ in range(3)]
+            assert server.ask("GET", "/healthz")[0] == 503
+            file.write(content[-100:])
+            file.truncate()
+        server.wait_for("loaded again: m")
+        assert server.predict(text="lunch at noon") == (200, right[1])
+        assert {status for status, _ in answers} == {503}
+        assert server.worker() == worker
+
+
+def test_predictions_while_models_are_overwritten(indexed, tmp_path):
+    """Answers are those of one of the models, or 503, also after a worker has died of a page that is gone."""
+    path, answers, end = tmp_path / "m.textsvm", [], threading.Event()
+    shutil.copyfile(indexed[0], path)
+
+    def ask():
+        while not end.is_set():
+            with suppress(ConnectionError):
+                answers.append(server.predict(texts=TEXTS[:40]))
+
+    with serving(f"m={path}") as server:
+        right = [server.predict(texts=TEXTS[:40])[1]]
+        with serving(indexed[1]) as other:
+            right.append(other.predict(texts=TEXTS[:40])[1])
+        threads = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(12):
+            time.sleep(0.4)
+            shutil.copyfile(indexed[1 - number % 2], path)
+        deadline = time.monotonic() + 20
+        while server.predict(texts=TEXTS[:40])[0] != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        end.set()
+        for thread in threads:
+            thread.join(10)
+        assert {status for status, _ in answers} == {200, 503}
+        assert all(answer in right for status, answer in answers if status == 200)
+
+
 async def ask_during_reload(server, replace):
     """Answers to eight clients, from before a reload until after it."""
     end, answers = False, []
@@ -1201,7 +1324,7 @@ def test_the_worker_hears_of_requests_that_are_given_up(monkeypatch):
     async def give_up():
         clock = SimpleNamespace(monotonic=lambda: 0.0)
         monkeypatch.setattr(app, "time", clock)
-        link, written, killed = app._Link(lambda _: None), bytearray(), []
+        link, written, killed = app._Link(lambda _: None, print), bytearray(), []
         pipe = SimpleNamespace(write=written.extend, get_write_buffer_size=lambda: 0)
         link.connection_made(
             SimpleNamespace(get_pipe_transport=lambda _: pipe, kill=lambda: killed.append(True))
@@ -1417,7 +1540,7 @@ def test_errors_are_sentences(models, tmp_path):
 
 
 def test_slow_clients_are_closed(server):
-    starts = [b"", b"POST /predict HTTP/1.1\r\nHost", b"POST /predict HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"]
+    starts = [b"", POST[:-9], POST + b"Content-Length: 9\r\n\r\n{"]
     clients = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in starts]
     begun = time.monotonic()
     for client, start in zip(clients, starts, strict=True):
@@ -1440,7 +1563,7 @@ def test_headers_are_bounded(server):
 
 
 @pytest.mark.parametrize(
-    "line", [b"GET /models?%b HTTP/1.1\r\n\r\n", b"GET /models HTTP/1.1\r\nX: %b\r\n\r\n"]
+    "line", [b"GET /models?%b HTTP/1.1\r\nHost:localhost\r\n\r\n", HEALTH[:-2] + b"X: %b\r\n\r\n"]
 )
 def test_a_header_in_a_single_read_is_bounded(line, server):
     for size, expected in [(33_000, 431), (30_000, 200)]:
@@ -1458,7 +1581,7 @@ def send_for_long(client, data):
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("request_", [b"GET /models HTTP/1.1\r\n\r\n", None])
+@pytest.mark.parametrize("request_", [HEALTH, None])
 def test_clients_that_close_without_reading_leave_nothing_behind(request_, models):
     """A server held 60 KB of each such connection for a minute."""
 

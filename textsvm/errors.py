@@ -51,6 +51,14 @@ class MissingColumn(InputError):
     """A column that no row of the input has."""
 
 
+class DamagedModel(InputError):
+    """A model whose file is damaged where a prediction reads it."""
+
+
+class ChangedModel(DamagedModel):
+    """A model whose file was changed after it was loaded."""
+
+
 class GpuMemoryError(InputError):
     """GPU memory that does not suffice."""
 

@@ -12,7 +12,7 @@ the support vectors of two classes. Neither form is compressed.
 Format 3 is for models without texts: a weight for each feature (`Weights`) replaces support vectors and
 coefficients. Format 4 is for models of many symbols: predictions read an inverted index (`PmerIndex`) of the
 support vectors, whose texts are compressed. Its arrays are mapped: replace the file by renaming another, as
-`save` does, so that open maps stay valid. All other models have format 2.
+`save` does; a changed file is noticed at the next prediction (`MappedFile`). All other models have format 2.
 
 The header is the value "textsvm" of safetensors' metadata, and begins with "blake2b": the BLAKE2b hash (32
 bytes, hexadecimal) of the whole file with zeros in place of the hash. So any changed bit is detected,
@@ -25,8 +25,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date, datetime
 from hashlib import blake2b
@@ -62,7 +64,7 @@ from textsvm.model.settings import METHODS, SETTINGS, OnlineSettings
 from textsvm.model.trained import Expansion, Record, TrainedModel, as_model, is_ours
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
-from textsvm.runtime.files import replacing
+from textsvm.runtime.files import MappedFile, replacing
 from textsvm.runtime.plain_json import to_json, unambiguous_json
 from textsvm.sources.base import INDEX, Source, Support, csr_of
 from textsvm.sources.copies import MOST_DIGESTS
@@ -85,6 +87,8 @@ _ONLINE = "OnlineSVC"
 _SCORING = "scoring"
 _TEXTS = "training_digests"
 _MAPS, _CONFORMITY = "calibration.", "conformity."
+#: Names of arrays that are read before or after a prediction checks the mapped file.
+_COPIED = re.compile(r"(intercept|thresholds|training_digests)$|calibration\.|conformity\.|(.*\.)?alphabet$")
 
 
 def save(model: object, path: str | os.PathLike[str], info: Json | None = None, texts: bool = True) -> None:
@@ -196,7 +200,7 @@ def describe(path: str | os.PathLike[str]) -> Json:
         classes or None, n_support (of each class), texts (whether it has training texts),
         calibration or None, arrays (name, dtype, shape and bytes of each) and info.
     """
-    header, arrays, digest = content = _read(Path(path))
+    header, arrays, digest, _ = content = _read(Path(path))
     kernel, scale = _build_checked(path, content).kernel, header.get("scale")
     return {
         "file": str(path),
@@ -217,11 +221,12 @@ def describe(path: str | os.PathLike[str]) -> Json:
 
 def _build_checked(path: str | os.PathLike[str], content: Content) -> TrainedModel:
     """Build the model of a file; InputError with the path if the contents are invalid."""
-    header, arrays, digest = content
+    header, arrays, digest, file = content
     try:
         if not isinstance(header["info"], dict):
             raise InputError("its information is not an object")
-        return _build(header, arrays).with_record(digest=digest)
+        with file or nullcontext():
+            return _build(header, arrays).with_record(digest=digest, file=file)
     except InputError as error:
         raise InputError(f"{path} is not a usable model: {one_line(error)}") from error
     except KeyError as error:
@@ -593,6 +598,7 @@ class Content(NamedTuple):
     header: Json
     arrays: Arrays
     digest: str  #: Checked
+    file: MappedFile | None  #: That has the arrays, if they are mapped
 
 
 def packed(header: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> bytes:
@@ -623,6 +629,7 @@ def read_content(path: Path) -> Content:
             raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
         mapped = (header := _header_of(path, outer))["format_version"] == MAPPED
         try:
+            whole = MappedFile(path, file) if mapped else None
             (digest, start), arrays = _digest_and_arrays(file, head, places, mapped)
         except MemoryError as error:
             raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
@@ -631,7 +638,7 @@ def read_content(path: Path) -> Content:
         raise InputError(
             f"{path} is damaged: its content does not match its digest; train it again, or take a copy of it"
         )
-    return Content(header, arrays, digest)
+    return Content(header, arrays, digest, whole)
 
 
 def one_line(error: BaseException) -> str:
@@ -673,7 +680,9 @@ def _digest_and_arrays(
         name: np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
         for name, (dtype, shape, at) in places.items()
     }
-    return digest, arrays if mapped else {name: array.copy() for name, array in arrays.items()}
+    return digest, {
+        name: array if mapped and not _COPIED.match(name) else array.copy() for name, array in arrays.items()
+    }
 
 
 def _reason(head: bytes, size: int, error: Exception) -> str:

@@ -13,7 +13,7 @@ training code, so that predicting a single text waits for neither scikit-learn n
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from textsvm.model.top_features import TopFeatures, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
+from textsvm.runtime.files import MappedFile
 from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.sources.base import Expansion, Reader, Source, Support
 
@@ -65,6 +66,7 @@ class Record:
     texts: Words | None = None
     info: Json = field(default_factory=dict)  #: The `info` of `textsvm.save`
     digest: str | None = None  #: Checked digest of the model file; None without a file
+    file: MappedFile | None = None  #: That the arrays are mapped from
 
     @property
     def n_iter(self) -> int:
@@ -166,8 +168,8 @@ class TrainedModel:
 
     @contextmanager
     def at_work(self, device: Device) -> Iterator[None]:
-        """Limit the threads to `n_jobs` and make the device current."""
-        with parallel.limit(self.n_jobs), devices.use(device):
+        """Limit the threads to `n_jobs` and make the device current; raise ChangedModel at a changed file."""
+        with self.record.file or nullcontext(), parallel.limit(self.n_jobs), devices.use(device):
             yield
 
     def prepared(self, device_name: str | None = None) -> Predictor:

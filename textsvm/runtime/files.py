@@ -13,13 +13,14 @@ import re
 import stat
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from textsvm.errors import InputError, os_errors
+from textsvm.errors import ChangedModel, InputError, os_errors
 
 try:
     import fcntl
@@ -42,6 +43,31 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+
+
+class MappedFile:
+    """Context in which an open file, whose content is mapped, must not change: otherwise ChangedModel."""
+
+    def __init__(self, path: str | os.PathLike[str], file: IO[bytes]) -> None:
+        self.path, self._number = path, os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._number)
+        self._state = self._read_state()
+
+    def __enter__(self) -> None:
+        if self._read_state() != self._state:
+            raise ChangedModel(
+                f"model file {self.path} changed while it was in use; replace models by renaming a new file"
+            )
+
+    def __exit__(self, *failed: object) -> None:
+        self.__enter__()
+
+    def _read_state(self) -> tuple[int, int]:
+        state = os.fstat(self._number)
+        return state.st_size, state.st_mtime_ns
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()  # pickled arrays are copies
 
 
 def cache_folder() -> Path:

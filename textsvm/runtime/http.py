@@ -61,8 +61,8 @@ _SOCKET_BUFFER = 1 << 15
 _OTHER_FILES = 64
 #: Maximum bytes of a piece; a turn of a connection parses one piece, or two of a short request.
 _PIECE = 1 << 12
-#: Parts of the target of a request that are not its path.
-_NO_PATH = re.compile(r"^\w+://[^/?]*|\?.*", re.DOTALL)
+#: Parts of the target of a request that are not its path; the first may have a host.
+_NO_PATH = re.compile(r"^\w+://([^/?]*)|\?.*", re.DOTALL)
 #: Seconds of parsing after which the event loop does other work.
 _TURN = 0.001
 #: Estimated seconds of the event loop that a request takes beside its parsing.
@@ -116,6 +116,21 @@ def name_of(host: str) -> str:
     return host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
 
 
+def is_of_own_page(request: HttpRequest) -> bool:
+    """Whether `Origin` is missing, or has the scheme, host and port that the request was sent to.
+
+    A proxy that encrypts tells the scheme; pages of other sites may not send its field.
+    """
+    origin, host = request.headers.get("origin"), request.headers.get("host", "")
+    scheme = request.headers.get("x-forwarded-proto", "http")
+    return origin is None or (host != "" and _origin(origin) == _origin(f"{scheme}://{host}"))
+
+
+def _origin(address: str) -> str:
+    address = address.lower()
+    return address.removesuffix(":80" if address.startswith("http:") else ":443")
+
+
 @dataclass(frozen=True)
 class Hosts:
     """Names of a server: a page of another site may give its own name this computer's address."""
@@ -125,11 +140,10 @@ class Hosts:
 
     def refusal(self, request: HttpRequest) -> HttpAnswer | None:
         """Answer to a request for another server, or from a page of another site."""
-        host, origin = request.headers.get("host", "").lower(), request.headers.get("origin")
-        if (name := name_of(host)) and name not in self.names and not self._has_address(name):
+        name = name_of(request.headers.get("host", ""))
+        if name and name not in self.names and not self._has_address(name):
             return HttpAnswer(421, error_body(f"this server is not {name}; --host {name} adds the name"))
-        scheme, _, page = (origin or "").lower().partition("://")
-        if origin is None or (scheme in ("http", "https") and (page == host or name_of(page) in self.names)):
+        if is_of_own_page(request):
             return None
         return HttpAnswer(403, error_body("pages of other sites may not send requests"))
 
@@ -384,22 +398,21 @@ class _Connection(asyncio.BufferedProtocol):
         self._part, self.requests = "body", self.requests + 1
         self._keeps_alive = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
         headers = dict[str, str]()
-        for name, value in (
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in self._fields
-        ):
+        for field in self._fields:
+            name, value = (part.decode("latin-1") for part in field)
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        self._fields = []
+        host = headers.get("host", "")
+        if "," in host or not (host or self.parser.get_http_version() == "1.0"):
+            self.refuse(400, "a request of HTTP/1.1 needs the field Host, once and not empty")
+            return
+        target, self._fields = self._url.decode("utf-8", "replace"), []
+        if (match := _NO_PATH.match(target)) and match[1] is not None:  # replaces Host (RFC 9112, 3.2.2)
+            headers["host"] = match[1]
         self._expects = headers.get("expect", "").lower() == "100-continue"
-        length = int(headers.get("content-length", 0))
-        self._rest = length or None
-        if length > self.limits.body:
-            self._refuse_large()
+        self._rest = int(headers.get("content-length", 0)) or None
         method = self.parser.get_method().decode()
-        path = unquote(_NO_PATH.sub("", self._url.decode("utf-8", "replace")))
+        path = unquote(_NO_PATH.sub("", target))
         self._task = self.loop.create_task(self._run(HttpRequest(method, path, headers, self._read)))
-
-    def _refuse_large(self) -> None:
-        self._refuse_body(413, f"the body has more than {self.limits.body:,} bytes; send more requests")
 
     def _take_body(self) -> None:
         """Take the bytes of the body in a piece, which may have a thousand chunks."""
@@ -408,8 +421,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._framing -= len(body)
         self._length += len(body)
         self._rest = None if self._rest is None else (self._rest - len(body)) or None
-        if self._length > self.limits.body:
-            self._refuse_large()
+        if self._length + (self._rest or 0) > self.limits.body:
+            self._refuse_body(413, f"the body has more than {self.limits.body:,} bytes; send more requests")
         if not (self._answered or self._arrived.done()):
             self._body += body
 

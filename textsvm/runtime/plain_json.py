@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import re
+from collections import Counter
 from hashlib import blake2b
 from typing import Any
 
@@ -43,12 +44,13 @@ def to_json(value: Any) -> Any:
     return repr(value)
 
 
-def unambiguous_json(text: str | bytes) -> Any:
+def unambiguous_json(text: str | bytes | bytearray) -> Any:
     """Read JSON; ValueError if an object has a key twice."""
 
     def unique(pairs: list[tuple[str, object]]) -> Json:
         if len(values := dict(pairs)) < len(pairs):
-            raise ValueError("it has a key twice")
+            twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+            raise ValueError(f"an object has the key {twice[:40]!r} twice")
         return values
 
     return json.loads(text, object_pairs_hook=unique)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Arrays, Ints, Json
-from textsvm.errors import InputError
+from textsvm.errors import DamagedModel, InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
@@ -49,7 +49,7 @@ class PackedDocuments(Documents):
             codes = np.frombuffer(data, dtype)
             if len(codes) == n and codes.max(initial=0) < max(1, len(self.alphabet)):
                 return vars(self).setdefault("codes", codes)
-        raise InputError("its compressed texts are damaged; train the model again")
+        raise DamagedModel("the texts of the model are damaged; train it again")
 
 
 def arrays_of(documents: Documents, compressed: bool = False) -> Arrays:

@@ -19,8 +19,8 @@ from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line
 from textsvm.reporting.html import json_element, page
 from textsvm.runtime import http as http
-from textsvm.runtime.http import HttpAnswer, HttpRequest, name_of
-from textsvm.runtime.plain_json import error_body, to_json
+from textsvm.runtime.http import HttpAnswer, HttpRequest, is_of_own_page, name_of
+from textsvm.runtime.plain_json import error_body, to_json, unambiguous_json
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HEADERS = {
@@ -60,7 +60,7 @@ class LabellingPage:
         token = request.path.partition("/")[2].partition("/")[0]
         if name_of(host) not in HOSTS or not secrets.compare_digest(token.encode(), self.token.encode()):
             return 403, error_body("open the address that `textsvm label` has printed")
-        if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
+        if not is_of_own_page(request) or (request.method == "POST" and "origin" not in request.headers):
             return 403, error_body("only the page of `textsvm label` may send this")
         return None
 
@@ -93,7 +93,7 @@ def _parsed(annotations: Json, body: bytes | bytearray) -> Json:
     """Parameters of an action."""
     parameters = {name: _KINDS[kind] for name, kind in annotations.items() if name != "return"}
     try:
-        values = json.loads(body)
+        values = unambiguous_json(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the body is not JSON: {one_line(str(error), 100)}") from error
     if not isinstance(values, dict) or {"by": None, **values}.keys() != parameters.keys():

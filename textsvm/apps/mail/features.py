@@ -11,10 +11,10 @@ same in every mail of a list and would fill most of the block. ASCII letters are
 0, and only the beginnings of both parts are read. Measurements: reports/mail.md.
 
 <w, x> with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
-beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features
-reads m log n of n entries. The file holds the sum of digests of the lessons that it was computed from, and a
-digest of itself, checked when it is mapped; a missing, damaged or foreign file is computed again. It may be
-deleted at any time.
+beside the lessons: keys ascending, weights behind them, so that a mail of m features reads m log n of n
+entries. It is read as a whole, since a map of a file that is written over changes. The file holds the sum of
+digests of the lessons that it was computed from, and a digest of itself, checked when it is read; a missing,
+damaged or foreign file is computed again. It may be deleted at any time.
 
     64 bytes   "tsvmwts2", SHA-256 of the rest (32), sum of the lessons' digests (16), n (uint64)
     8 n        keys, uint64
@@ -31,7 +31,6 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -156,7 +155,7 @@ def sum_vectors(vectors: Iterable[tuple[Keys, Values, float]]) -> WeightVector:
 def read_weights(path: Path, checksum: int) -> WeightVector | None:
     """The weights of a file; None if it is missing, damaged, or of lessons of another sum of digests."""
     with suppress(OSError, struct.error, ValueError), path.open("rb") as stream:
-        data = memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
+        data = memoryview(stream.read())
         magic, digest, origin, n = _FILE_HEADER.unpack_from(data)
         content = data[_FILE_HEADER.size :]
         complete = origin == checksum.to_bytes(16, "big") and len(content) == 12 * n

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 FRAME = struct.Struct("<IIH")
 LOAD, PREDICT, DESCRIBE, CANCEL = range(4)
-#: Number of a frame that answers no request but shows that the worker is at work.
+#: Number of a frame that answers no request but shows that the worker is at work, or, with a body, names a
+#: model that must be loaded again.
 PROGRESS_NUMBER = 0
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.runtime.http import BodyRefused, Hosts, HttpAnswer, HttpRequest
@@ -61,9 +61,10 @@ _LOADING = HttpAnswer(503, error_body("the models are loading; try again"))
 class _Link(asyncio.SubprocessProtocol):
     """A worker process, and the requests that it has not answered."""
 
-    def __init__(self, on_end: Callable[[_Link], None]) -> None:
+    def __init__(self, on_end: Callable[[_Link], None], on_loss: Callable[[str], None]) -> None:
         self.waiting: dict[int, tuple[asyncio.Future[tuple[int, bytes]], float]] = {}
-        self._on_end, self._number, self._received, self._heard = on_end, 0, bytearray(), 0.0
+        self._on_end, self._on_loss = on_end, on_loss
+        self._number, self._received, self._heard = 0, bytearray(), 0.0
 
     def connection_made(self, transport: Any) -> None:
         self.process, self._stdin = transport, transport.get_pipe_transport(0)
@@ -73,6 +74,8 @@ class _Link(asyncio.SubprocessProtocol):
         self._heard = time.monotonic()
         self._received += data
         for number, status, body in frames(self._received):
+            if number == PROGRESS_NUMBER and body:
+                self._on_loss(body.decode())
             self._answer(number, status, body)
 
     def process_exited(self) -> None:
@@ -118,11 +121,7 @@ class Service:
     """
 
     def __init__(
-        self,
-        models: dict[str, str],
-        limits: RequestLimits,
-        say: Callable[[str], None],
-        hosts: Hosts,
+        self, models: dict[str, str], limits: RequestLimits, say: Callable[[str], None], hosts: Hosts
     ) -> None:
         self.models, self.limits, self._say, self.hosts = models, limits, say, hosts
         self._link: _Link | None = None
@@ -158,7 +157,7 @@ class Service:
 
     async def _start(self) -> _Link:
         code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; worker.main()"
-        link, command = _Link(self._ended), (sys.executable, "-c", code)
+        link, command = _Link(self._ended, self._lost), (sys.executable, "-c", code)
         loop, environment = asyncio.get_running_loop(), {**os.environ, **_ALLOCATOR}
         await loop.subprocess_exec(lambda: link, *command, stderr=None, env=environment)
         return link
@@ -190,6 +189,14 @@ class Service:
             self._link, self._missing = None, set(self.models)
             code = link.process.get_returncode()
             self._say(f"the process that predicts has ended ({code}); starting another")
+            self._work.set()
+
+    def _lost(self, name: str) -> None:
+        if name not in self._missing:
+            self._say(
+                f"{self.models[name]} changed while it was served; replace models by renaming a new file"
+            )
+            self._missing.add(name)
             self._work.set()
 
     async def _watch(self) -> None:
@@ -286,11 +293,9 @@ class Service:
         if path not in self._pages or method not in ("GET", "HEAD"):
             pages = "POST /predict, GET /models, /healthz and /metrics"
             error = error_body(f"there is no {method} {path}; there are {pages}")
-            return (
-                HttpAnswer(405, error, headers={"allow": "GET, HEAD"})
-                if path in self._pages
-                else HttpAnswer(404, error)
-            )
+            if path not in self._pages:
+                return HttpAnswer(404, error)
+            return HttpAnswer(405, error, headers={"allow": "GET, HEAD"})
         task = self._asked.get(path)
         if task is None or task.done():
             task = self._asked[path] = asyncio.create_task(self._pages[path]())
@@ -307,11 +312,8 @@ class Service:
         return HttpAnswer(status, json.dumps({"models": facts}).encode()) if status == 200 else _LOADING
 
     async def _health(self) -> HttpAnswer:
-        return (
-            HttpAnswer(503, b'{"status": "loading"}')
-            if self._missing
-            else HttpAnswer(200, b'{"status": "ok"}')
-        )
+        status, word = (503, "loading") if self._missing else (200, "ok")
+        return HttpAnswer(status, json.dumps({"status": word}).encode())
 
     async def _metrics(self) -> HttpAnswer:
         status, models = await self._describe()

@@ -35,12 +35,12 @@ import numpy as np
 from textsvm import load
 from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 from textsvm.arrays import AnyArray, Floats, Json
-from textsvm.errors import InputError, one_line
+from textsvm.errors import ChangedModel, DamagedModel, InputError, one_line
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import LEAST_MARGIN, Drift
 from textsvm.kernels.spelling import spell
 from textsvm.model.rules import NumberRule, margins
-from textsvm.runtime.plain_json import error_body
+from textsvm.runtime.plain_json import error_body, unambiguous_json
 
 #: Seconds that a call should take.
 GOAL = 0.01
@@ -316,7 +316,9 @@ class Lane:
             rows = [job.rows_of(predictions, part) for job, part in parts]
         except Exception as error:
             if len(parts) == 1:
-                return {parts[0][0].number: _refusal(error).answer(parts[0][0].number)}
+                number, changed = parts[0][0].number, isinstance(error, ChangedModel)
+                lost = {PROGRESS_NUMBER: (PROGRESS_NUMBER, 503, model.name.encode())} if changed else {}
+                return lost | {number: _refusal(error).answer(number)}
             for job, part in parts:
                 alone = texts[part]
                 symbols = sum(symbols_of(text_of(text)) for text in alone)
@@ -428,7 +430,7 @@ class Worker:
         if len(body) > LARGE and any(islice(VALUES.finditer(body), MOST_VALUES, None)):
             raise Refusal(413, f"the body has more than {MOST_VALUES:,} values; send more requests")
         try:
-            request = json.loads(body.decode())
+            request = unambiguous_json(body.decode())
         except UnicodeDecodeError as error:
             raise Refusal(400, f"the body is not UTF-8 from byte {error.start} on") from None
         except (ValueError, RecursionError) as error:
@@ -449,17 +451,12 @@ class Worker:
             raise Refusal(400, '"probabilities" must be true or false, and true only of a calibrated model')
         job = TextRequest(number, model, texts, single, top, probabilities)
         if (longest := max(job.sizes, default=0)) > self.max_characters:
-            raise Refusal(
-                413,
-                f"a text has {longest:,} characters in its normal form, and at most "
-                f"{self.max_characters:,} may be sent",
-            )
+            most = f"more than {self.max_characters:,}"
+            raise Refusal(413, f"a text has {longest:,} characters in its normal form, {most}")
         if job.answer_bytes > MOST_ANSWER:
-            raise Refusal(
-                413,
-                f"the answer would have about {job.answer_bytes:,} bytes, more than {MOST_ANSWER:,}; send "
-                'fewer texts, or ask for the best labels, as in "top": 3',
-            )
+            size, remedy = f"{job.answer_bytes:,} bytes", 'ask for the best labels, as in "top": 3'
+            limit = f"more than {MOST_ANSWER:,}; send fewer texts, or {remedy}"
+            raise Refusal(413, f"the answer would have about {size}, {limit}")
         waiting = sum(job.answer_bytes for job in [*self.short.jobs, *self.long.jobs])
         if job.answer_bytes > SMALL_ANSWER and waiting + job.answer_bytes > MOST_ANSWERS:
             raise Refusal(503, "the server is busy; try again")
@@ -481,7 +478,7 @@ def _refusal(error: Exception) -> Refusal:
     if isinstance(error, Refusal):
         return error
     if isinstance(error, InputError):
-        return Refusal(400, str(error))
+        return Refusal(503 if isinstance(error, DamagedModel) else 400, str(error))
     if isinstance(error, MemoryError):
         return Refusal(503, "out of main memory; send fewer or shorter texts")
     traceback.print_exception(error)

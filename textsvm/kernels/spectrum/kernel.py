@@ -48,7 +48,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from textsvm.arrays import Array, Arrays, Bools, Floats, Floats32, Ints, Ints32, UnsignedInts, runs_of
-from textsvm.errors import InputError
+from textsvm.errors import DamagedModel, InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import Ability
 from textsvm.kernels.contract import Cost, Features, FeatureWeights, Sharing
@@ -282,7 +282,7 @@ class PmerIndex:
         features = x.features[listed]
         begins, ends = (self.starts[pmers[features] + k].astype(np.int64) for k in (0, 1))
         if ((begins > ends) | (ends - begins > len(weights)) | (ends > len(self.owners))).any():
-            raise InputError(DAMAGED)
+            raise DamagedModel(DAMAGED)
         entries = begins, ends, x.values[listed], counts.counts[listed], factors[features]
         sums, size = np.empty((len(others), weights.shape[1])), max(1, BLOCK // len(weights))
         for first in range(0, len(others), size):
@@ -308,7 +308,7 @@ class PmerIndex:
             offsets, arrays = np.concatenate([[0], np.cumsum(ends - begins)])[indptr], [begins, ends, *own]
             run_on_ranges(offsets, lambda i, j: _add_lists(i, j, indptr, *arrays, *lists, values, damaged))
         if damaged[0]:
-            raise InputError(DAMAGED)
+            raise DamagedModel(DAMAGED)
         return values
 
 
