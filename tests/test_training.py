@@ -1,7 +1,5 @@
 """The parameter `solver`: the same machines from a Gram and from features, who takes which, who may not."""
 
-import time
-
 import numpy as np
 import pytest
 from command import fails, report
@@ -23,7 +21,6 @@ from textsvm import (
     Spectrum,
     Sum,
 )
-from textsvm.estimators.faces import _ESTIMATORS
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.spectrum.kernel import SpectrumFeatureMap
 from textsvm.readers import sample
@@ -297,55 +294,3 @@ def test_the_command_line_has_it(tmp_path):
     small = ["train", sample("mail"), *gapped, "-o", tmp_path / "m", "--force", "--memory", "9kB"]
     assert "need about" in fails(*small, "--solver", "features")
     assert "--solver" in fails("cv", sample("mail"), "--solver", "features", code=2)
-
-
-LONG = [
-    " ".join(
-        f"{'sun' if i % 2 else 'rain'}{chr(97 + i * k % 26)}{chr(97 + i // 26 % 26)}{chr(97 + k * i % 23)}"
-        for k in range(700)
-    )
-    for i in range(2000)
-]
-SIDES = ["ab"[i % 2] for i in range(len(LONG))]
-TIMED = {
-    "SVC": lambda: SVC(Spectrum(2)).fit(LONG, SIDES),
-    "SVC auto": lambda: SVC().fit(LONG[:300], SIDES[:300]),
-    "SVC fast": lambda: SVC("fast").fit(LONG[:300], SIDES[:300]),
-    "SVC macro F1": lambda: SVC(Spectrum(2), scoring="f1_macro").fit(LONG, SIDES),
-    "SVR": lambda: SVR(Spectrum(2)).fit(LONG, [float(len(text)) for text in LONG]),
-    "OneClassSVM": lambda: OneClassSVM(Spectrum(2)).fit(LONG),
-    "MultilabelSVC": lambda: MultilabelSVC(Spectrum(2)).fit(
-        LONG, [(side,) if k % 3 else (side, "c") for k, side in enumerate(SIDES)]
-    ),
-    "CalibratedSVC": lambda: CalibratedSVC(SVC(Spectrum(2))).fit(LONG, SIDES),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TIMED)
-def test_stages_of_a_fit_add_up(name):
-    """Every second that a user waits has a name."""
-    TIMED[name]()  # compiled
-    clock = time.perf_counter()
-    seconds = TIMED[name]().seconds_
-    wall = time.perf_counter() - clock
-    assert wall < 0.3 or sum(seconds.values()) >= 0.95 * wall, (wall, seconds)
-
-
-def test_every_estimator_is_timed():
-    assert {name.partition(" ")[0] for name in TIMED} >= set(_ESTIMATORS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["train", "cv", "tune"])
-def test_stages_of_a_command_add_up(command, tmp_path):
-    rows = "".join(f"{side},{text}\n" for side, text in zip(SIDES, LONG, strict=True))
-    (tmp_path / "t.csv").write_text(f"label,text\n{rows}")
-    kernel = ("--p", "2") if command == "tune" else ("--kernel", "spectrum:2")
-    output = () if command == "cv" else ("-o", tmp_path / "m.textsvm")
-    for _ in range(2):  # compiled
-        seconds = report(command, tmp_path / "t.csv", *kernel, *output, *(("--force",) if output else ()))[
-            "seconds"
-        ]
-    total = seconds.pop("total")
-    assert total < 0.3 or sum(seconds.values()) >= 0.95 * total, (total, seconds)

@@ -95,8 +95,8 @@ def compare(
     with console.progress(), console.warnings():
         parts, how = corpora.comparison_parts(console, documents, labels, judging.cv, judging.holdout)
         compared = baselines.compare(examples, labels, parts, candidates, console.stage, documents.groups)
-    used = select(device)
-    console.say_device(used)
+    seconds = console.lap("compare")
+    console.say_device(used := select(device))
     title = f"Classifiers of {corpora.names_of(corpus)}"
     lead = f"{compared[0].n:,} documents {how}"
     if judging.report is not None:
@@ -105,7 +105,7 @@ def compare(
     if printing.json:
         lines = [entry.as_dict() for entry in compared]
         facts = {"corpus": documents.source, "reading": documents.reading, "how": how}
-        console.print_json({**facts, "device": used.description, "classifiers": lines})
+        console.print_json({**facts, "device": used.description, "seconds": seconds, "classifiers": lines})
     else:
         _show(console, f"{corpora.names_of(corpus)}: {lead}", compared)
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
@@ -120,6 +120,8 @@ class Console:
         self.quiet = quiet
         self.warned: list[str] = []  #: Warnings that were printed
         self.counts = True  # whether lines of output are counted
+        self.seconds: dict[str, float] = {}  #: Wall time of the stages of the command so far
+        self._started = self._clock = time.perf_counter()
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._shown = ""
@@ -147,6 +149,18 @@ class Console:
         """Tell a user at a terminal that the command reads standard input."""
         if sys.stdin is not None and sys.stdin.isatty():
             self.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
+
+    def lap(self, stages: str | Mapping[str, float]) -> dict[str, float]:
+        """Add the time since the last call to a stage, or to stages with measured seconds.
+
+        Returns the seconds of all stages so far, and "total".
+        """
+        now = time.perf_counter()
+        measured = {stages: now - self._clock} if isinstance(stages, str) else stages
+        for stage, spent in measured.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
+        self._clock = now
+        return {**self.seconds, "total": now - self._started}
 
     def say_device(self, device: Device) -> None:
         """Print the device that did the work (`device_line`)."""

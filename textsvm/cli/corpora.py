@@ -102,6 +102,7 @@ def read(
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
     warn_of_labels(console, label_counts(corpus))
+    console.lap("read")
     return corpus
 
 
@@ -123,6 +124,7 @@ def read_unlabelled(
             raise InputError(f"{corpus.source} has no text: it is empty, or white space alone")
         console.warn(f"{len(corpus) - len(filled):,} of {len(corpus):,} documents are empty and left out")
         corpus = corpus.subset(filled)
+    console.lap("read")
     return _with_files(corpus, table.vectors)
 
 

@@ -33,7 +33,8 @@ def corpus(
     documents = corpora.read(console, corpus, reading, options.NoLearning(regress))
     corpora.say_grouping(console, documents)
     summary = describe(documents)
-    console.print_json(summary) if json else _show(console, summary)
+    seconds = console.lap("describe")
+    console.print_json(summary | {"seconds": seconds}) if json else _show(console, summary)
 
 
 def _show(console: Console, summary: Json) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -71,7 +70,6 @@ def cv(
 
     textsvm cv mails.tar.gz --kernel gap:4 -C 10 --folds 10
     """
-    started = time.perf_counter()
     extra.cluster.check()
     extra.file.check({"the corpus": corpus, "the predictions": extra.predictions})
     output = extra.output(corpus)
@@ -89,7 +87,8 @@ def cv(
     console.say(f"note: {corpora.summary(documents, statistics.label_counts(documents))}")
     corpora.check_classes(documents, reading.label)
     corpora.say_grouping(console, documents)
-    read, curve = time.perf_counter() - started, None
+    curve = None
+    console.lap("read")
     with extra.cluster.at_work(console):
         result = cross_validate(
             tested,
@@ -99,11 +98,13 @@ def cv(
             progress=console.stage,
             **corpora.fold_arguments(console, folds, documents),
         )
+        console.lap(result.seconds)
         if extra.learning_curve:
             curve = learning_curve(
                 tested, documents.examples, truth, result,
                 groups=documents.groups, sample_weight=documents.weights, progress=console.stage,
             )  # fmt: skip
+            console.lap("learning curve")
     if output is not None:
         columns = ("id", "truth", "predicted", "decision", "folds")
         write_rows(output, columns, results.fold_predictions(documents, truth, result))
@@ -112,7 +113,6 @@ def cv(
     console.say_device(select(tested.device))
     console.say(f"kernel matrix: {result.gram}")
     corpora.say_copies(console, result.copies)
-    seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     length_alone = results.length_alone_on_folds(documents, result)
     if extra.file.requested:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
@@ -120,6 +120,7 @@ def cv(
             tested, documents, result, title, extra.file.mistakes, reading.positive, reading.groups
         )
         results.write_report(console, extra.file, replace(report, learning=curve))
+    seconds = console.lap("report" if extra.file.requested else "score")
     if printing.json:
         more = {} if length_alone is None else {"length_alone": length_alone}
         if curve is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,20 +53,21 @@ def demo(
     training, test = corpus.subset(training_rows), corpus.subset(test_rows)
     few = training.subset(range(100))
     train(ClassifierSettings(device=device), few.texts, few.labels or []).predict(few.texts)  # compiles
-    clock = time.perf_counter()
+    console.lap("compile")
     model = train(ClassifierSettings(device=device), training.texts, training.labels or [])
-    seconds = time.perf_counter() - clock
-    labels = [str(label) for label in test.labels or []]
+    console.lap("train")
+    labels, took = [str(label) for label in test.labels or []], console.seconds["train"]
     console.say_device(model.device_in_use)
     right = sum(map(str.__eq__, model.predict(test.texts).tolist(), labels))
     device = model.device_in_use.description
     console.line(
         f"Ham or spam? {len(training)} generated short messages to learn from, {len(test)} others to judge "
-        f"on.\n{model.record.chosen}.\nTrained in {seconds:.1f} s on {device}: {right} of {len(test)} right "
+        f"on.\n{model.record.chosen}.\nTrained in {took:.1f} s on {device}: {right} of {len(test)} right "
         f"({100 * right / len(test):.1f} %); always {MOST!r}: "
         f"{100 * labels.count(MOST) / len(test):.1f} %.\n\nWhy is this message spam?\n"
     )
     explained = explanation.explain(model, [MESSAGE], positive="spam")[0]
+    console.lap("explain")
     console.stdout.print(coloured(explained), soft_wrap=True)
     console.stdout.print(legend(explained), soft_wrap=True)
     words = ", ".join(f"{printable(word)} {share:+.2f}" for word, share in _words(explained))
@@ -80,6 +80,7 @@ def demo(
     console.line("  textsvm compare MESSAGES      # beside two scikit-learn pipelines")
     if page is not None:
         files.export(model, page, "page", force)
+        console.lap("export")
         console.line(f"\nOpen {page} in a browser: it classifies and explains messages as you type them.")
 
 

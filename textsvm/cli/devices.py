@@ -59,8 +59,10 @@ def devices(
         }
         for entry in gpu.devices()
     ]
+    console.lap("test")
     if compile_kernels:
         _compile(rows, console)
+        console.lap("compile")
     if json:
         console.print_json({"devices": rows})
         return

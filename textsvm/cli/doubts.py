@@ -85,11 +85,13 @@ def doubts(
     tested = settings.settle(console, tested, model_options.kernel.named, documents)
     labels = corpora.targets(documents)
     corpora.check_classes(documents, reading.label)
+    console.lap("read")
     with console.work():
         result = find_doubts(
             tested, documents.examples, labels,
             cv=listing.folds, groups=documents.groups, random_state=0, progress=console.stage,
         )  # fmt: skip
+    console.lap(result.seconds)
     ranked = result.ranked(documents.ids, listing.at_least)
     if listing.report is not None:
         title = f"Doubtful labels of {corpora.names_of(corpus)}"
@@ -97,6 +99,7 @@ def doubts(
             stream.write(review_page(Review(title, ranked, documents.ids, labels, text_of(documents))))
         console.say(f"report: {listing.report}")
     write_rows(output, _COLUMNS, (_row(doubt, documents) for doubt in ranked))
+    console.lap("report")
     console.say_device(select(tested.device))
     corpora.say_copies(console, result.copies)
     doubtful = sum("label" in doubt.kinds for doubt in ranked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,7 +60,6 @@ def evaluate(
     Labels are reduced to two, or numbers read from a column, as in training unless options say otherwise.
     If documents are left out because the model does not know their labels, the exit code is 1.
     """
-    started = time.perf_counter()
     console = Console(printing.quiet)
     judging.check(model)
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
@@ -84,13 +82,15 @@ def evaluate(
     )
     if not multilabel or documents.labels is None:
         corpora.targets(documents)
-    read = time.perf_counter() - started
+    console.lap("read")
     if reading.positive is not None:
         training = replace(training, positive=reading.positive)
     with console.progress():
         judge = partial(model_files.judge, positive=training.positive, progress=console.stage)
-        judged = judge(fitted, documents, seconds={"read": read})
-        beside = None
+        judged = judge(fitted, documents)
+        console.lap(judged.seconds)
+        judged.seconds.update(console.seconds)
+        beside = by_value = None
         if judging.beside:
             texts = documents.texts if file.mistakes and len(documents.texts) else None
             judged = judged.with_intervals()
@@ -100,7 +100,7 @@ def evaluate(
             short = len({path.name for path in compared}) == len(compared)
             results_by_name = {path.name if short else str(path): value for path, value in compared.items()}
             beside = comparison.side_by_side(results_by_name, texts, documents.ids)
-        by_value = None
+            console.lap("beside")
         if judging.slice is not None:
             if documents.groups is None:
                 raise InputError(f"{documents.source} has no column {judging.slice!r} for --slice")
@@ -113,15 +113,17 @@ def evaluate(
             )  # fmt: skip
             judged = report.results
             results.write_report(console, file, replace(report, slices=by_value, beside=beside))
+            console.lap("report")
     console.say_device(fitted.device_in_use)
     left_out = len(documents) - judged.n
     if printing.json:
-        more: Json = {"slices": by_value and by_value.as_dict(), "left_out": left_out}
-        more |= {"beside": beside and beside.as_dict(), "reading": documents.reading}
+        more: Json = {"left_out": left_out, "reading": documents.reading, "seconds": console.lap("print")}
+        more |= {"slices": by_value and by_value.as_dict(), "beside": beside and beside.as_dict()}
         console.print_json(judged.as_dict() | {name: value for name, value in more.items() if value})
     else:
         results.show_results(console, f"{model} on {documents.source}", judged, len(documents))
         results.show_comparisons(console, by_value, beside)
+        console.lap("print")
     if left_out:
         if printing.json:  # otherwise a warning beside the figures
             print_error(judged.warnings[0])

@@ -97,14 +97,15 @@ def explain(
     training = model_files.RecordedOptions.of(fitted)
     if explain_options.top is not None:
         sides = fitted.top_features(explain_options.top)
+        console.lap("features")
         if output is not None:
             _write_top(output, sides, printing.json)
-            return
-        for side in sides:
+        for side in sides if output is None else ():
             if printing.json:
                 console.print_json(side.as_dict())
             else:
                 _show_top(console, side)
+        console.lap("print")
         return
     documents = corpora.read_unlabelled(
         console, files or ["-"], table, fitted.kernel, headers=training.headers, recorded=training.columns
@@ -118,6 +119,7 @@ def explain(
             fitted, texts, positive=training.positive,
             substrings=LISTED, similar=explain_options.similar, progress=console.progress_of("explain"),
         )  # fmt: skip
+    console.lap("explain")
     if explain_options.similar and fitted.support.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
     if output is not None:
@@ -125,12 +127,13 @@ def explain(
     if printing.json:
         for identifier, explanation in zip(documents.ids, explained, strict=True):
             console.print_json({"id": identifier, **explanation.as_dict()})
-        return
-    if len(explained) > MAX_SHOWN:
+    elif len(explained) > MAX_SHOWN:
         _show_summary(console, explained)
     for identifier, explanation in zip(documents.ids[:MAX_SHOWN], explained, strict=False):
-        _show(console, identifier, explanation)
-    if (more := len(explained) - MAX_SHOWN) > 0:
+        if not printing.json:
+            _show(console, identifier, explanation)
+    console.lap("print")
+    if (more := len(explained) - MAX_SHOWN) > 0 and not printing.json:
         console.say(f"note: {more:,} more documents are not shown; --json prints all")
 
 

@@ -75,16 +75,18 @@ def map(
     with console.progress():
         gram = prepare(whole, shown.examples, console.stage).gram
         values = gram.window().values
+    console.lap("gram")
     mapped = class_map.class_map(values, shown.labels)
     kernel, device = compared.new_kernel(), gram.device
     lead = f"{len(drawn):,} of {len(documents):,} documents, compared by the kernel {spell(kernel)}"
     picture = html.page(f"Map of {corpora.names_of(corpus)}", lead, maps.map_sections(mapped, shown.ids))
     output.write_lines([picture if output.kind is REPORTS[".html"] else charts.stacked(picture)])
+    seconds = console.lap("map")
     console.say_device(device)
     if printing.json:
         facts = {"output": str(output.path), "rows": len(drawn), "map": mapped.as_dict()}
         described = {"kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel)}
-        console.print_json({**facts, **described, "device": device.description})
+        console.print_json({**facts, **described, "device": device.description, "seconds": seconds})
         return
     rows = [("documents", f"{len(drawn):,}"), ("kernel", spell(kernel)), ("device", device.description)]
     console.table(f"map {output.path}", rows)

@@ -25,6 +25,7 @@ def model(
     from textsvm.runtime.plain_json import to_json
 
     console, contents = Console(), describe(model)
+    console.lap("read")
     if json:
         console.print_json(to_json(contents))
     elif check:

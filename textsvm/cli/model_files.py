@@ -249,7 +249,6 @@ def judge(
     corpus: Corpus,
     positive: str | None,
     progress: StageProgress,
-    seconds: dict[str, float] | None = None,
     baseline: LengthBaseline | None = None,
 ) -> Results:
     """Predict a labelled corpus and compute metrics, with `positive` as the positive class.
@@ -257,7 +256,7 @@ def judge(
     `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
     """
     (model, examples), truth = examples_for(model, corpus), truth_of(corpus)
-    results = judge_examples(model, examples, truth, positive, progress, seconds)
+    results = judge_examples(model, examples, truth, positive, progress)
     baseline = baseline or LengthBaseline.of(model.info)
     if baseline is None or results.task != "regression":
         return results

@@ -140,9 +140,11 @@ class Printer:
                 self._table.close()
             elif self._format == "json":
                 write_table(stream, self._format, (), self._listed)
+            self._console.lap("print")
 
     def _print(self, batches: Iterable[Corpus]) -> None:
         for documents in batches:
+            self._console.lap("read")
             for identifier, problem in documents.problems:
                 self._console.say(f"note: {identifier}: {problem}")
             corpora.check_letters(self._console, self._kernel, documents)
@@ -155,6 +157,7 @@ class Printer:
                 else:
                     self._console.print_json(row)
             sys.stdout.flush()
+            self._console.lap("print")
             if documents.invalid:
                 self._first_reason = self._first_reason or str(documents.invalid[0][1].problem)
                 self._without_text += len(documents.invalid)
@@ -166,10 +169,12 @@ class Printer:
         self._missing += names_of_missing(documents)
         self._seen += len(documents) * judge.share_of_training(self.model, examples)
         self._warn_of_foreign(documents, self._drift.add_texts(examples, self._values.drift))
+        self._console.lap("check")
         with self._console.progress(beside_stdout=True):
             classes, predicted, decision, probability = judge.predict(
                 self.model, examples, [], self._training.positive, self._console.stage
             )
+        self._console.lap("predict")
         if (
             self._values.drift
             and classes is not None

@@ -108,7 +108,7 @@ def update(
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
         corpora.warn_of_labels(console, [*map(str, fitted.rule.classes), *label_counts(fresh)])
-        return _update_online(file, fitted, fresh)
+        return _update_online(console, file, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns
     old = _old_corpora(recorded.facts, files.old, model)
@@ -195,7 +195,9 @@ def _train_again(
     with console.work(None):
         widened, examples = model_files.examples_for(fitted, fresh)
         before = judge.predict(widened, examples, [], training.positive, console.stage)[1]
+        console.lap("predict")
         again = train(settings, trained.examples, truth, trained.weights, console.stage, trained.groups)
+        console.lap(again.record.seconds)
         if again.record.unfinished:
             warn_user(again.record.unfinished, NotConvergedWarning)
         try:
@@ -219,6 +221,7 @@ def _train_again(
             again, len(trained), lambda rows: trained.subset(rows.tolist()).examples, decision,
             groups_of(trained),
         )  # fmt: skip
+    console.lap("estimate")
     console.say_device(again.device_in_use)
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
     if trained.targets is not None:
@@ -229,6 +232,7 @@ def _train_again(
     texts = fitted.support.weights is None
     with console.warnings():
         model_files.save_model(target, again, trained, reading, learning, about, texts)
+    console.lap("save")
     if learning.multilabel:
         before, after = (
             [row if row is None else tuple(classes[row.astype(bool)]) for row in predicted]
@@ -292,7 +296,7 @@ def _report_copies(console: Console, fresh: Corpus, parts: list[Corpus]) -> None
         )
 
 
-def _update_online(target: Output, fitted: TrainedModel, fresh: Corpus) -> Json:
+def _update_online(console: Console, target: Output, fitted: TrainedModel, fresh: Corpus) -> Json:
     """Teach an OnlineSVC new documents, save it, and report the changes."""
     if fresh.columns is not None:
         raise InputError("an OnlineSVC reads a single column of texts; name it with the column `text`")
@@ -312,6 +316,8 @@ def _update_online(target: Output, fitted: TrainedModel, fresh: Corpus) -> Json:
     after: Predictions = [None] * len(texts)
     if settings.max_texts is None:
         after = learner.plain_rule.predictions(learner.left_out()[0][-len(texts) :])
+    console.lap("solve")
     with target.place() as path:
         save(learner.model(), path, info)
+    console.lap("save")
     return comparison.changes(fresh, set(classes), before, after)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -99,7 +98,6 @@ def train(
 
     textsvm train essays.tsv --regress score --kernel spectrum:1-15,intersection
     """
-    started = time.perf_counter()
     task.check(reading, learning)
     inputs = [*corpus, *([] if learning.corrections is None else [learning.corrections])]
     output = Output("-o", task.output, MODEL, task.force).checked({"the corpus": inputs})
@@ -125,7 +123,6 @@ def train(
         documents = corpora.of_one_class(documents, task.one_class)
         reading = replace(reading, positive=task.one_class)
     corpora.targets(documents, learning.multilabel)
-    read = time.perf_counter() - started
     training_part, test_part = corpora.hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training_part.labels or []) if label == task.one_class)
@@ -136,6 +133,7 @@ def train(
         corpora.check_classes(training_part, reading.label)
     corpora.say_lone_classes(console, counts)
     trained_as = task.with_calibration(machine)
+    console.lap("read")
     with console.work(machine.compute_options.store):
         of_labelling = any(Path(f"{path}.journal").exists() for path in corpus)
         outcome = training.fit(console, trained_as, training_part, test_part, reading.positive, of_labelling)
@@ -145,13 +143,11 @@ def train(
     console.say_device(model.device_in_use)
     with console.warnings():
         about |= outcome.facts | outcome.saved
-        clock = time.perf_counter()
         texts = not task.without_texts
         size = model_files.save_model(output, model, training_part, reading, learning, about, texts)
-        outcome.seconds["save"] = time.perf_counter() - clock
+    seconds = console.lap("save")
     console.say(f"model {task.output}: {task.size_of_file(size)}")
     if printing.json:
-        seconds = {"read": read, **outcome.seconds, "total": time.perf_counter() - started}
         saved = {"model": str(task.output), "bytes": size, "texts": texts, "warnings": console.warned}
         console.print_json({**saved, **outcome.facts, "seconds": seconds, "reading": documents.reading})
         return
@@ -162,3 +158,4 @@ def train(
     if not printing.quiet:
         doubtful = bool(statistics.doubtful_labels(statistics.label_counts(documents)))
         console.line(training.last_line(trained_as, training_part, outcome.verdict, doubtful))
+    console.lap("print")

@@ -6,7 +6,6 @@ next step.
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass, replace
 
 from textsvm.arrays import Json
@@ -27,7 +26,6 @@ from textsvm.model.settings import (
 )
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.runtime.parallel import lap
 from textsvm.training.train import train, with_scale
 
 #: Accuracy that needs no improvement.
@@ -43,7 +41,6 @@ class Outcome:
     saved: Json  #: Further facts for the model file
     results: Results | None  #: On the held-out documents
     verdict: Verdict | None
-    seconds: dict[str, float]  #: Wall time of the stages
 
 
 def fit(
@@ -54,16 +51,15 @@ def fit(
 
     `of_labelling`: `textsvm label` chose the texts.
     """
-    baseline, clock = None, time.perf_counter()
+    baseline, truth = None, truth_of(training)
     if training.targets is not None:
         baseline = LengthBaseline.fit(training.examples, training.targets)
-    truth, seconds = truth_of(training), dict[str, float]()
-    lap(seconds, "estimate", clock)
+    console.lap("estimate")
     model = train(settings, training.examples, truth, training.weights, console.stage, training.groups)
     took = sum(model.record.seconds.get(stage, 0.0) for stage in ("features", "gram", "solve"))
     if took >= 1:
         console.say(f"kernel matrix: {model.record.gram}; took {took:.2g} s")
-    seconds, clock = {**model.record.seconds, **seconds}, time.perf_counter()
+    console.lap(model.record.seconds)
     if model.record.unfinished:
         warn_user(model.record.unfinished, NotConvergedWarning)
     predictions = estimate.estimate_quality(settings, model, training, with_folds=test is None)
@@ -95,8 +91,8 @@ def fit(
         verdict = replace(verdict, where=where)
     if verdict is not None and test is None:
         facts["estimate"] = verdict.as_dict()
-    lap(seconds, "estimate", clock)
-    return Outcome(model, facts, saved, judged, verdict, seconds)
+    console.lap("estimate")
+    return Outcome(model, facts, saved, judged, verdict)
 
 
 def last_line(settings: AnySettings, training: Corpus, verdict: Verdict | None, doubtful: bool) -> str:

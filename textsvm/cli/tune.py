@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,7 +127,6 @@ def tune(
 
     textsvm tune CORPUS --kernel spectrum:1-5,log,idf --kernel spectrum:1-5,log,idf+gap:3
     """
-    started = time.perf_counter()
     search.cluster.check()
     output = search.checked(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
@@ -144,7 +142,7 @@ def tune(
     size = sum(prod(map(len, grid.values())) for grid in grids)
     tried = "one setting" if size == 1 else f"{size} settings"
     console.say(f"note: {tried} on {folds.folds} folds of {len(documents):,} documents")
-    read = time.perf_counter() - started
+    console.lap("read")
 
     def progress(stage: str, done: float, total: float) -> None:
         if stage in ("encode", "tune"):  # the whole search has a single bar
@@ -158,9 +156,9 @@ def tune(
                 nested=search.nested, resume=table, positive=reading.positive, progress=progress,
                 **corpora.fold_arguments(console, folds, documents),
             )  # fmt: skip
+        console.lap(result.seconds)
         console.say_device(result.best_model.device_in_use)
         corpora.say_copies(console, result.copies)
-        seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
         values = result.as_dict()
         report = {
             **{name: value for name, value in values.items() if name != "leaks"},
@@ -169,12 +167,12 @@ def tune(
             "near_duplicates": corpora.leaks_by_id(values["leaks"], documents),
             "best_kernel_spelled": _spelled(result.best_params_),
             "model": search.output and str(search.output),
-            "seconds": seconds,
         }
         if output is not None:
             model_files.save_model(
                 output, result.best_model, documents, reading, learning, {"tuning": report}
             )
+    report["seconds"] = console.lap("save")
     if printing.json:
         console.print_json({**report, "reading": documents.reading})
     else:

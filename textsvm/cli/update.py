@@ -71,7 +71,7 @@ def update(
     columns = {name: column for name, column in values if column not in (None, [])}
     files = retraining.UpdateFiles(new, corpus, columns)
     report = retraining.update(console, target, fitted, model, files, source.folds)
-    report = {"model": str(target.path), **report}
+    report = {"model": str(target.path), **report, "seconds": console.lap("compare")}
     console.print_json(report) if printing.json else _show(console, report)
 
 

@@ -14,12 +14,12 @@ from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, ScaledRule, margins
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel, as_model
+from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.sources.copies import BUT_FOR, share_in
 from textsvm.text.documents import Documents, MultiView
 
 if TYPE_CHECKING:
     from textsvm.linalg.vectors import Vectors
-    from textsvm.runtime.parallel import StageProgress
 
 #: Warn if more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
@@ -138,7 +138,6 @@ def judge(
     truth: Sequence[Any],
     positive: Any = None,
     progress: StageProgress | None = None,
-    seconds: dict[str, float] | None = None,
 ) -> Results:
     """Predict labelled documents and compute results; a calibrated model predicts its likeliest class.
 
@@ -151,20 +150,17 @@ def judge(
     positive : label, optional
         Positive class of two. Required for a OneClassSVM: the class of its training documents.
     progress : `textsvm.runtime.parallel.StageProgress`, optional
-    seconds : dict, optional
-        Copied to the results, with "predict" and "judge" added.
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
-    model, clock = as_model(model), time.perf_counter()
+    model, clock, seconds = as_model(model), time.perf_counter(), dict[str, float]()
     classes, predicted, decision, probability = predict(model, texts, truth, positive, progress)
+    clock = lap(seconds, "predict", clock)
     if classes is not None and predicted.ndim == 2:
         results = evaluate_labels(truth, predicted, decision, classes, model.rule.thresholds)
-        spent = time.perf_counter() - clock
     else:
         if classes is not None and probability is not None:
             predicted = classes[probability.argmax(axis=1)]
-        spent = time.perf_counter() - clock
         results = evaluate(truth, predicted, decision, classes, positive=positive, probability=probability)
         if isinstance(model.rule, CalibratedRule) and classes is not None and probability is not None:
             conformity = model.rule.conformity
@@ -173,8 +169,8 @@ def judge(
             results.sets.extend(sets)
             results.rejected.update(unlike)
     results.warnings.extend(data_warnings(model, texts))
-    judged = time.perf_counter() - clock - spent
-    results.seconds.update({**(seconds or {}), "predict": spent, "judge": judged})
+    lap(seconds, "judge", clock)
+    results.seconds.update(seconds)
     return results
 
 

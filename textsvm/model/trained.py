@@ -12,6 +12,7 @@ training code, so that predicting a single text waits for neither scikit-learn n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words, first_true
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
@@ -30,7 +31,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.files import MappedFile
-from textsvm.runtime.parallel import Lock, StageProgress, of_stage
+from textsvm.runtime.parallel import Lock, StageProgress, lap, of_stage
 from textsvm.sources.base import Expansion, Reader, Source, Support
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class TrainedModel:
     record: Record
     device: str = "auto"
     n_jobs: int | None = None
+    #: Wall time of the stages of all predictions so far: "check", "prepare", "encode", "predict", "decide".
+    seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     #: Predictor on `device`, empty until the first prediction.
     _prepared: list[Predictor] = field(default_factory=list, init=False, repr=False)
     #: Held while the predictor is prepared, so that threads prepare it once.
@@ -181,9 +184,10 @@ class TrainedModel:
         if not self._prepared or device_name != self.device:
             with self._preparing:
                 if not self._prepared or device_name != self.device:
-                    device = devices.select(device_name)
+                    device, clock = devices.select(device_name), time.perf_counter()
                     with self.at_work(device):
                         self._prepared[:] = [self.predictor.prepare(self.reader, device)]
+                    lap(self.seconds, "prepare", clock)
         return self._prepared[0]
 
     @property
@@ -199,19 +203,25 @@ class TrainedModel:
     def machine_values(self, X: object, progress: StageProgress | None = None) -> Floats:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         support, intercept = self.predictor.support, self.predictor.intercept
+        clock, seconds = time.perf_counter(), self.seconds
         examples = self.reader.validate(X, support.n_features)
+        lap(seconds, "check", clock)
         if self.predictor.constant:
             return np.tile(intercept, (len(examples), 1))
 
         def values_on(device_name: str) -> Floats:
-            predictor = self.prepared(device_name)
+            predictor, clock = self.prepared(device_name), time.perf_counter()
             # Values that overflow are reported below, by document.
             with self.at_work(predictor.device), np.errstate(over="ignore", invalid="ignore"):
                 encoded = self.reader.encode_test(examples, support)
-                return predictor.values(encoded, of_stage(progress, "predict")) + intercept
+                clock = lap(seconds, "encode", clock)
+                values = predictor.values(encoded, of_stage(progress, "predict")) + intercept
+            lap(seconds, "predict", clock)
+            return values
 
         values = devices.run_on(self.device, values_on)
-        if (i := first_true(~np.isfinite(values).all(axis=1))) is not None:
+        if not np.isfinite(values).all():
+            i = int(np.isfinite(values).all(axis=1).argmin())
             raise InputError(
                 f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of "
                 "the model, are too large for this kernel; scale them, or train it again"
@@ -230,14 +240,17 @@ class TrainedModel:
             or 1. More, shape (n, n_classes): values of the classes, of which the largest wins. Regression,
             shape (n,): the predicted number. Novelty, shape (n,): negative outside.
         """
-        return self.rule.scores(self.machine_values(X, progress))
+        values, clock = self.machine_values(X, progress), time.perf_counter()
+        decision = self.rule.scores(values)
+        lap(self.seconds, "decide", clock)
+        return decision
 
     def predict(self, X: object, progress: StageProgress | None = None) -> Any:
         """Predict the class, the set of labels, or the number of each example; +1 or -1 for novelty.
 
         A calibrated model with a reject option predicts "unsure" for rejected examples.
         """
-        most = max(1, MOST_VALUES // self.rule.n_machines)
+        most = max(1, MOST_VALUES // len(self.predictor.intercept))
         if not isinstance(X, list | np.ndarray) or len(X) <= most:
             return self.rule.to_target_type(self.rule.predictions(self.decision_function(X, progress)))
         parts = [X[first : first + most] for first in range(0, len(X), most)]

@@ -201,12 +201,13 @@ def _try_settings(
                 else:
                     search.split(search.splitting.with_duplicates(whole, step), search.n_outer)
                 clock = lap(seconds, "duplicates", clock)
-            lap(seconds, "gram", clock)
+            clock = lap(seconds, "gram", clock)
             if not all(k in search.tried for k in members):
                 search.run(members, grams, seconds, of_all(progress, number, n_kernels))
+                clock = time.perf_counter()
                 if trials is not None:
                     trials.add(members)
-            clock = time.perf_counter()
+            clock = lap(seconds, "record", clock)
             if minutes is not None and clock - started > 60 * minutes and number + 1 < n_kernels:
                 left_out = f"{minutes:g} minutes are over after {number + 1} of {n_kernels} kernels"
                 warn_user(f"{left_out}; the others are left out", UserWarning)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -56,19 +55,19 @@ def export(
     paths = files.paths_of(output, to)
     if any(path.exists() and model.exists() and path.samefile(model) for path in paths):
         raise WrongUsage(f"-o {output} would replace the model, {model}; name another path")
-    console, clock = Console(printing.quiet), time.perf_counter()
+    console = Console(printing.quiet)
     console.say(f"exporting {model}")
     plain = plain_model(load(model))
+    console.lap("count")
     paths = files.write_plain_model(plain, output, to, title)
-    sizes = {str(path): path.stat().st_size for path in paths}
+    sizes, seconds = {str(path): path.stat().st_size for path in paths}, console.lap("write")
     if printing.json:
-        console.print_json({"files": sizes, "seconds": time.perf_counter() - clock})
+        console.print_json({"files": sizes, "seconds": seconds})
         return
     for path, size in sizes.items():
         console.line(f"{path}  {size:,} bytes")
     if plain.columns:
         console.line(f"texts in the order of the columns {', '.join(plain.columns)}")
-    if to == "page" and max(sizes.values()) > LARGE_PAGE:
-        n_bytes = max(sizes.values())
+    if to == "page" and (n_bytes := max(sizes.values())) > LARGE_PAGE:
         advice = "a model of train --kernel fast has fewer strings"
         console.say(f"note: a page of {n_bytes / 1e6:.0f} MB is slow to load; {advice}")
