@@ -24,29 +24,9 @@ def lines_of(*arguments, stdin=b""):
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_corpus_shows_letters():
+def test_corpus_of_sequences():
     found = report("corpus", SITES)
     assert (found["format"], found["n"], found["parts"]) == ("fasta", 400, {"train": 320, "test": 80})
-    letters = found["letters"]
-    assert letters["shares"].keys() == set("acgnt")
-    assert sum(letters["shares"].values()) == pytest.approx(1)
-    assert 0.4 < letters["gc"] < 0.6
-    assert 0.05 < letters["lower"] < 0.1
-    shown = run("corpus", SITES).stdout.decode()
-    assert "G and C" in shown
-    assert report("corpus", sample("reviews"))["letters"] is None
-
-
-def test_letters_are_counted(tmp_path):
-    (tmp_path / "x.fa").write_text(">a\nACGTNNNNaa\n>b\nGGCC\n")
-    letters = report("corpus", tmp_path / "x.fa")["letters"]
-    assert letters["gc"] == pytest.approx(6 / 10)
-    assert letters["lower"] == pytest.approx(2 / 14)
-    assert letters["shares"] == pytest.approx(
-        {"a": 3 / 14, "c": 3 / 14, "g": 3 / 14, "n": 4 / 14, "t": 1 / 14}
-    )
-    (tmp_path / "x.fa").write_text(">a\nMKVL\n")
-    assert report("corpus", tmp_path / "x.fa")["letters"]["gc"] is None
 
 
 def test_without_options_dna_has_gapped_kmers_of_both_strands(tmp_path):

@@ -91,21 +91,6 @@ def test_labels_of_fasttext_anywhere(write):
     assert read_documents(path).texts == ["one", "two three", "four", "five", "x__label__c"]
 
 
-@pytest.mark.parametrize("separator", [" ", "\t", ", "])
-def test_lines_of_mallet(separator, write):
-    rows = [(f"doc{i}", "ab"[i % 2], f"text number {i}") for i in range(12)]
-    path = write("t.txt", "".join(separator.join(row) + "\n" for row in rows))
-    corpus = read_corpus(path)
-    assert (corpus.format, corpus.ids[1], corpus.labels[:2]) == ("mallet", "doc1", ["a", "b"])
-    assert corpus.texts[1] == "text number 1"
-    assert corpus.problems == [("t.txt", "each line is read as a name, a label and a text (MALLET)")]
-    few = write("few.txt", "n1 a some text\nn2\n")
-    with pytest.raises(InputError, match="text without labels"):
-        read_corpus(few)
-    corpus = read_corpus(few, format="mallet")
-    assert (corpus.texts, corpus.problems[-1][0]) == (["some text"], "few.txt, line 2")
-
-
 TAGGED = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\ncalls NN O\n\nPeter NNP B-PER\nsleeps VBZ O\n\n"
 
 
@@ -170,9 +155,9 @@ def test_labels_in_the_names_of_files(write, tmp_path, reader):
     [
         ("name:^(B[^_]+)_", "Austen_Emma.txt: its name has no label by"),
         ("name:^([^_]*?)", "has no label"),
-        ("name:^[^_]+_", "must have one group"),
-        ("name:^(([^_]+)_)", "must have one group"),
-        ("name:^([^_]+_", "is no regular expression"),
+        ("name:^[^_]+_", "with one group"),
+        ("name:^(([^_]+)_)", "with one group"),
+        ("name:^([^_]+_", "must be a regular expression"),
     ],
 )
 def test_names_of_files_that_do_not_match(write, tmp_path, label, message):

@@ -11,7 +11,7 @@ from command import run
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, OnlineSVC, Spectrum
 from textsvm.cli import COMMANDS
 from textsvm.cli.console import Console
-from textsvm.estimators.faces import _ESTIMATORS
+from textsvm.estimators.calibrated import _ESTIMATORS
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

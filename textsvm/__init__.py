@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
     from textsvm.apps.export.files import export
     from textsvm.errors import InputError
-    from textsvm.estimators.calibrated import CalibratedSVC
-    from textsvm.estimators.faces import as_estimator
+    from textsvm.estimators.calibrated import CalibratedSVC, as_estimator
     from textsvm.estimators.features import SpectrumFeatures
     from textsvm.estimators.multilabel import MultilabelSVC
     from textsvm.estimators.online import OnlineSVC
@@ -54,9 +53,8 @@ if TYPE_CHECKING:
 #: names are kernels.
 _NAMES = {
     "textsvm.errors": ("InputError",),
-    "textsvm.estimators.calibrated": ("CalibratedSVC",),
+    "textsvm.estimators.calibrated": ("CalibratedSVC", "as_estimator"),
     "textsvm.estimators.features": ("SpectrumFeatures",),
-    "textsvm.estimators.faces": ("as_estimator",),
     "textsvm.estimators.multilabel": ("MultilabelSVC",),
     "textsvm.estimators.online": ("OnlineSVC",),
     "textsvm.estimators.svm": ("SVC", "SVR", "OneClassSVM"),
@@ -75,6 +73,7 @@ _NAMES = {
     "textsvm.selection.cross_validation": ("cross_validate",),
     "textsvm.selection.doubts": ("doubts",),
     "textsvm.selection.tuning": ("tune",),
+    "textsvm.text.pieces": ("Pieces",),
 }
 
 __all__ = [
@@ -97,6 +96,7 @@ __all__ = [
     "On",
     "OneClassSVM",
     "OnlineSVC",
+    "Pieces",
     "Polynomial",
     "Product",
     "Sigmoid",

@@ -31,6 +31,7 @@ from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.sources.copies import BUT_FOR, in_lone_groups, joined, n_copies, n_separated, text_digests
+from textsvm.text.pieces import Pieces
 from textsvm.training import leakage
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
 from textsvm.training.problems import as_target
@@ -341,19 +342,6 @@ def say_missing_texts(console: Console, names: Counter[str]) -> None:
         console.say(f"note: {n:,} texts are {shown}, read as words; an empty cell is a missing text")
 
 
-def say_long_documents(console: Console, corpus: Corpus) -> None:
-    """Warn of a very long document before training with a kernel of quadratic time."""
-    if not len(corpus.texts):
-        return
-    longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
-    length = len(corpus.texts[longest])
-    if length > 100_000:
-        console.say(
-            f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
-            "product of lengths; limit it with --max-length, or use a spectrum kernel"
-        )
-
-
 def warn_of_labels(console: Console, labels: Iterable[str]) -> None:
     """Print `doubtful_labels`."""
     for sentence in doubtful_labels(labels):
@@ -448,6 +436,25 @@ def hold_out(
         copies, held = None, _held_out(console, corpus, of_user, share, seed)
     say_copies(console, n_copies(copies))
     return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
+
+
+def cut(console: Console, corpus: Corpus, learning: LearningOptions) -> Corpus:
+    """The training texts as --chunk and --strip-common ask for; warns of shared lines that tell a class."""
+    pieces = Pieces(learning.chunk)
+    if corpus.columns is None and len(corpus.texts):
+        labels = [label if isinstance(label, str) else "" for label in corpus.labels or [""] * len(corpus)]
+        common, blocks = Pieces.without_common(corpus.texts, labels, learning.chunk)
+        for block in blocks if learning.strip_common else ():
+            console.say(f"note: {block}; they are left out")
+        for block in () if learning.strip_common else blocks:
+            console.warn(f"{block}; --strip-common leaves them out")
+        pieces = common if learning.strip_common else pieces
+    if pieces == Pieces():
+        return corpus
+    corpus, n = corpus.cut(pieces), len(corpus)
+    if learning.chunk is not None:
+        console.say(f"note: {n:,} texts are cut into {len(corpus):,} pieces; those of a text are a group")
+    return corpus
 
 
 def say_grouping(console: Console, corpus: Corpus) -> None:

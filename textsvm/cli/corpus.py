@@ -32,6 +32,7 @@ def corpus(
     console = Console(quiet)
     documents = corpora.read(console, corpus, reading, options.NoLearning(regress))
     corpora.say_grouping(console, documents)
+    corpora.cut(console, documents, options.NoLearning())
     summary = describe(documents)
     seconds = console.lap("describe")
     console.print_json(summary | {"seconds": seconds}) if json else _show(console, summary)
@@ -63,12 +64,6 @@ def _facts(summary: Json) -> Iterator[tuple[str, str]]:
         yield "symbols, mean", f"{lengths['mean']:,.1f}"
         yield "empty documents", f"{summary['empty']:,}"
         yield "alphabet", f"{summary['alphabet']:,} symbols"
-    if letters := summary["letters"]:
-        shares = (f"{letter} {100 * share:.3g} %" for letter, share in letters["shares"].items())
-        yield "letters", ", ".join(shares)
-        yield "lower case", f"{100 * letters['lower']:.1f} %"
-        if letters["gc"] is not None:
-            yield "G and C", f"{100 * letters['gc']:.1f} %"
     if summary["numbers"] is not None:
         yield "numbers", _range(summary["numbers"])
     if vectors := summary["vectors"]:

@@ -15,6 +15,7 @@ from textsvm.cli.output import PREDICTIONS, Output, ReportFile, table_kind, writ
 from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
+    from textsvm.arrays import Json
     from textsvm.selection.cross_validation import CrossValidation
 
 #: Columns of the printed tables: short names of the metrics. JSON has all metrics.
@@ -83,6 +84,7 @@ def cv(
     tested = settings.single(model_options, learning)
     documents = corpora.read(console, corpus, reading, learning, kernel=tested.kernel)
     tested = settings.settle(console, tested, model_options.kernel.named, documents)
+    documents = corpora.cut(console, documents, learning)
     truth = corpora.targets(documents, learning.multilabel)
     console.say(f"note: {corpora.summary(documents, statistics.label_counts(documents))}")
     corpora.check_classes(documents, reading.label)
@@ -91,13 +93,9 @@ def cv(
     console.lap("read")
     with extra.cluster.at_work(console):
         result = cross_validate(
-            tested,
-            documents.examples,
-            truth,
-            positive=reading.positive,
-            progress=console.stage,
+            tested, documents.examples, truth, positive=reading.positive, progress=console.stage,
             **corpora.fold_arguments(console, folds, documents),
-        )
+        )  # fmt: skip
         console.lap(result.seconds)
         if extra.learning_curve:
             curve = learning_curve(
@@ -114,6 +112,7 @@ def cv(
     console.say(f"kernel matrix: {result.gram}")
     corpora.say_copies(console, result.copies)
     length_alone = results.length_alone_on_folds(documents, result)
+    texts = results.results_on_texts(documents, result, reading.positive)
     if extra.file.requested:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
         report = results.report_on_folds(
@@ -122,12 +121,15 @@ def cv(
         results.write_report(console, extra.file, replace(report, learning=curve))
     seconds = console.lap("report" if extra.file.requested else "score")
     if printing.json:
-        more = {} if length_alone is None else {"length_alone": length_alone}
+        more: Json = {} if length_alone is None else {"length_alone": length_alone}
+        more |= {} if texts is None else {"texts": texts.metrics}
         if curve is not None:
             more["learning_curve"] = curve.as_dict()
         console.print_json(results.summary_of_folds(result, documents, tested) | more | {"seconds": seconds})
         return
     _show(console, f"{len(documents):,} documents of {documents.source}", result, length_alone)
+    if texts is not None:
+        results.show_results(console, "texts, each by the mean of its pieces", texts)
     if curve is not None:
         results.show_learning_curve(console, curve)
     console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -113,6 +113,8 @@ def explain(
     corpora.check_letters(console, fitted.kernel, documents)
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
+    if fitted.pieces is not None:  # the value of a text is the mean of theirs
+        documents, fitted = documents.cut(fitted.pieces), replace(fitted, pieces=None)
     fitted, texts = model_files.examples_for(fitted, documents)
     with console.progress():
         explained = explain_texts(

@@ -68,7 +68,7 @@ Format = Annotated[
     _of_reading(
         "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
         "parquet, arrow, excel, arff, folders, file (a file is a text), lines (a line is a text), plain "
-        "(with TABs), paragraphs, mallet, conll, fasta; for vectors libsvm, npy, npz (default: detected)."
+        "(with TABs), paragraphs, conll, fasta; for vectors libsvm, npy, npz (default: detected)."
     ),
 ]
 Text = Annotated[
@@ -178,6 +178,13 @@ class LearningOptions:
     )
     label_separator: str | None = _labels(
         "--multilabel: separator of the labels in a cell (default: ;).", metavar="TEXT"
+    )
+    chunk: int | None = _reading(
+        "Cut texts into pieces of about N characters, which are trained as a group and predicted together.",
+        metavar="N", min=100,
+    )  # fmt: skip
+    strip_common: bool = _reading(
+        "Leave out lines that many texts of a class begin or end with, such as a licence.", default=False
     )
     corrections: Path | None = _labels(
         "Apply decisions saved on the page of `textsvm doubts`: change labels, leave out unsure documents. "

@@ -20,6 +20,7 @@ from textsvm.evaluation.slices import Slices, make_slices
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.labels import label_sets
+from textsvm.model.rules import ClassRule, NumberRule
 from textsvm.model.settings import Settings
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting import html, sections
@@ -31,6 +32,7 @@ from textsvm.runtime.device import select
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 from textsvm.selection.scoring import mean_and_sd
+from textsvm.text.pieces import mean_of_pieces
 from textsvm.version import __version__
 
 #: Most classes of a printed confusion matrix.
@@ -115,6 +117,20 @@ def report_on_folds(
     if corpus.groups is None:
         return report
     return replace(report, slices=make_slices(report.results, str(group_column), corpus.groups))
+
+
+def results_on_texts(corpus: Corpus, result: CrossValidation, positive: str | None) -> Results | None:
+    """Results on texts by the means of the out-of-fold values of their pieces; None without pieces."""
+    if corpus.piece_of is None or result.predictions.ndim == 2:
+        return None
+    numbers, truth = np.array(corpus.piece_of), truth_of(corpus.first_pieces)
+    decision = mean_of_pieces(result.decision, numbers)
+    rule = NumberRule() if corpus.targets is not None else ClassRule(np.unique(np.asarray(truth)), "ovr")
+    first = np.unique(numbers, return_index=True)[1]
+    means = replace(
+        result, decision=decision, predictions=rule.predictions(decision), tested=result.tested[first]
+    )
+    return results_of(means, truth, positive)
 
 
 def summary_of_folds(result: CrossValidation, corpus: Corpus, settings: Settings) -> Json:

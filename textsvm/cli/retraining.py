@@ -178,6 +178,8 @@ def _train_again(
     training, learning = recorded.training, recorded.learning
     parts = _read_old(console, fitted, old, recorded)
     _report_copies(console, fresh, parts)
+    if fitted.pieces is not None:
+        fresh, *parts = [corpus.cut(fitted.pieces) for corpus in (fresh, *parts)]
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
     combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
@@ -231,6 +233,7 @@ def _train_again(
     reading = replace(recorded.reading, positive=training.positive, negative=training.negative)
     texts = fitted.support.weights is None
     with console.warnings():
+        again = replace(again, pieces=fitted.pieces)
         model_files.save_model(target, again, trained, reading, learning, about, texts)
     console.lap("save")
     if learning.multilabel:

@@ -116,8 +116,6 @@ def train(
     machine = settings.settle(console, machine, model_options.kernel.named, documents)
     if task.without_texts:
         machine.source.require_weights()
-    if model_options.text.max_length is None and machine.new_kernel().cost.quadratic:
-        corpora.say_long_documents(console, documents)
     about = {"update": model_files.update_facts(documents, corpus, reading, learning)}
     if task.one_class is not None:
         documents = corpora.of_one_class(documents, task.one_class)
@@ -127,6 +125,7 @@ def train(
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training_part.labels or []) if label == task.one_class)
         training_part = training_part.subset(of_class)
+    training_part = corpora.cut(console, training_part, learning)
     counts = statistics.label_counts(training_part)
     console.say(f"note: {corpora.summary(training_part, counts)}")
     if training_part.labels is not None and not learning.multilabel:

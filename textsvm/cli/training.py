@@ -49,7 +49,7 @@ def fit(
 ) -> Outcome:  # fmt: skip
     """Train a model, and measure it on held-out documents or by a quick cross-validation.
 
-    `of_labelling`: `textsvm label` chose the texts.
+    `of_labelling`: `textsvm label` chose the texts. `training` may be cut, `test` is not.
     """
     baseline, truth = None, truth_of(training)
     if training.targets is not None:
@@ -76,14 +76,17 @@ def fit(
     }  # fmt: skip
     if baseline is not None:
         saved["length_baseline"] = asdict(baseline)
+    model = replace(model, pieces=training.pieces)
     facts = model_files.training_facts(model, training) | {"holdout": None, "estimate": None}
     judged = verdict = None
     if test is None:
         verdict = estimate.verdict_of(model, training, predictions)
     else:
         judged = model_files.judge(model, test, positive, console.stage, baseline=baseline)
-        near = corpora.held_out_near_duplicates(console, model, training, test)
+        tested = test if training.pieces is None else test.cut(training.pieces)
+        near = corpora.held_out_near_duplicates(console, model, training, tested)
         facts["holdout"] = judged.as_dict() | {"near_duplicates": near}
+        truth = truth_of(training.first_pieces)
         verdict = estimate.verdict_on(judged.metrics, truth, truth_of(test), f"{judged.n:,} documents")
         verdict = replace(verdict, distinct=estimate.share_distinct(training), grouped=bool(training.groups))
     if verdict is not None and of_labelling:

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -137,8 +137,10 @@ def tune(
     grid, tuned = settings.grid(model_options, learning)
     documents = corpora.read(console, corpus, reading, learning, kernel=grid["kernel"][0])
     tuned, grids = settings.settle_grid(model_options.kernel, tuned, grid, documents)
-    truth = corpora.targets(documents, learning.multilabel)
+    corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)
+    documents = corpora.cut(console, documents, learning)
+    truth = corpora.targets(documents, learning.multilabel)
     size = sum(prod(map(len, grid.values())) for grid in grids)
     tried = "one setting" if size == 1 else f"{size} settings"
     console.say(f"note: {tried} on {folds.folds} folds of {len(documents):,} documents")
@@ -169,9 +171,8 @@ def tune(
             "model": search.output and str(search.output),
         }
         if output is not None:
-            model_files.save_model(
-                output, result.best_model, documents, reading, learning, {"tuning": report}
-            )
+            best = replace(result.best_model, pieces=documents.pieces)
+            model_files.save_model(output, best, documents, reading, learning, {"tuning": report})
     report["seconds"] = console.lap("save")
     if printing.json:
         console.print_json({**report, "reading": documents.reading})

@@ -22,6 +22,7 @@ from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Nove
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.sources.copies import copy_groups, joined, n_copies, n_separated, text_digests
+from textsvm.text.pieces import mean_of_pieces
 from textsvm.training.fold_grams import Task, decide_folds
 from textsvm.training.folds import Splitting, as_groups
 from textsvm.training.problems import fold_predictions
@@ -29,6 +30,7 @@ from textsvm.training.train import read_training_data
 
 #: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
 MOST, SECONDS, FOLDS = 2000, 2.0, 3
+OF_PIECES = 10  #: Pieces of long texts may take longer, by this factor
 #: Minimum number of documents of a sample whose accuracy is worth a sentence.
 ENOUGH = 100
 
@@ -96,6 +98,27 @@ def truth_of(corpus: Corpus) -> list[Any]:
 def estimate_quality(
     settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
 ) -> TestPredictions | None:
+    """Predictions of a quick cross-validation, or on a sample; of pieces, on their texts."""
+    predictions = _estimated(settings, model, training, with_folds)
+    if predictions is None or training.piece_of is None:
+        return predictions
+    numbers, truth = np.array(training.piece_of)[predictions.indices], truth_of(training)
+    order, (_, first, texts) = np.argsort(numbers, kind="stable"), np.unique(numbers, True, True)
+    decision = mean_of_pieces(predictions.decision[order], texts[order])
+    metrics = _metrics([truth[i] for i in predictions.indices.tolist()], predictions.predicted, model.rule)
+    (name, value), n = next(iter(metrics.items())), len(numbers)
+    total = len(training.first_pieces) if predictions.total else 0
+    return replace(
+        predictions, indices=predictions.indices[first], decision=decision, total=total, part=not total,
+        predicted=model.rule.predictions(decision),
+        where=f"{len(first):,} texts, {predictions.where}; {name.replace('_', ' ')} on their {n:,} pieces "
+        f"{value:.3f}",
+    )  # fmt: skip
+
+
+def _estimated(
+    settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
+) -> TestPredictions | None:
     """Predictions of a quick cross-validation, or on a sample of the documents.
 
     None if the accuracy is known already or cannot be estimated. A kernel chosen by cross-validation has an
@@ -130,6 +153,7 @@ def verdict_of(model: TrainedModel, training: Corpus, predictions: TestPredictio
     if accuracy:
         copies = copies_of(training)
         best = f", best of {n_trials} kernels and values of C" if n_trials > 1 else ""
+        best += ", of pieces" * (training.piece_of is not None)
         judged = of_several_texts(truth, joined(groups_of(training), copies))
         verdict = verdict_on(
             {"accuracy": accuracy}, truth, judged, f"cross-validation{best}{_kept_together(n_copies(copies))}"
@@ -139,6 +163,7 @@ def verdict_of(model: TrainedModel, training: Corpus, predictions: TestPredictio
         return None
     judged = [truth[i] for i in predictions.indices.tolist()]
     metrics = _metrics(judged, predictions.predicted, model.rule)
+    truth = truth_of(training.first_pieces)
     verdict = verdict_on(metrics, truth, judged, predictions.where, predictions.part)
     return replace(verdict, total=predictions.total, distinct=share_distinct(training), grouped=grouped)
 
@@ -155,6 +180,7 @@ def groups_of(corpus: Corpus) -> Ints | None:
 
 def share_distinct(corpus: Corpus) -> float:
     """Share of the documents that are no copies; with groups, of groups among the documents."""
+    corpus = corpus.first_pieces
     return 1 - n_copies(joined(groups_of(corpus), copies_of(corpus))) / len(corpus)
 
 
@@ -196,7 +222,9 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         folds = Splitting(FOLDS).quietly(target)
         if n_separated(target.copies, folds):
             return None
-        values = decide_folds(settings, examples, Task(target, weight, folds), SECONDS)
+        values = decide_folds(
+            settings, examples, Task(target, weight, folds), SECONDS * (OF_PIECES if training.piece_of else 1)
+        )
     except InputError:
         return None
     if values is None:

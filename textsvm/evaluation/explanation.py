@@ -156,7 +156,7 @@ def explain(
     >>> explanation.prediction, [each.text for each in explanation.merged]
     ('spam', ['cash ', 'h at '])
     """
-    model = _readable(model, "so there is nothing to explain")
+    model = _readable(model, "so there is nothing to explain").uncut("explained")
     texts = model.source.validate(texts)
     if not len(texts):
         return []

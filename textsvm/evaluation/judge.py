@@ -178,7 +178,9 @@ def share_of_training(model: TrainedModel, texts: object) -> float:
     """Share of texts that were in the training; 0 without digests of these."""
     if model.record.texts is None:
         return 0.0
-    return share_in(model.record.texts, model.source.validate(texts), model.source)
+    examples = model.source.validate(texts)
+    examples = examples if model.pieces is None else model.pieces.cut_all(examples)[0]
+    return share_in(model.record.texts, examples, model.source)
 
 
 def data_warnings(model: TrainedModel, texts: object) -> list[str]:

@@ -68,6 +68,7 @@ from textsvm.runtime.files import MappedFile, replacing
 from textsvm.runtime.plain_json import to_json, unambiguous_json
 from textsvm.sources.base import INDEX, Source, Support, csr_of
 from textsvm.sources.copies import MOST_DIGESTS
+from textsvm.text.pieces import Pieces
 from textsvm.version import __version__
 
 FORMAT_VERSION, WITHOUT_TEXTS, MAPPED = 2, 3, 4
@@ -134,6 +135,9 @@ def save(model: object, path: str | os.PathLike[str], info: Json | None = None, 
         header["calibration"] = {"method": rule.method, "reject": rule.reject}
         arrays.update({_MAPS + name: array for name, array in rule.maps.items()})
         arrays.update({_CONFORMITY + name: array for name, array in rule.conformity.state().items()})
+    if model.pieces is not None:
+        values = vars(model.pieces).items()
+        header["pieces"] = {key: sorted(x) if isinstance(x, frozenset) else x for key, x in values}
     version = MAPPED if any(name.startswith(INDEX) for name in arrays) else FORMAT_VERSION
     header = {
         "format_version": version if support.weights is None else WITHOUT_TEXTS,
@@ -340,6 +344,8 @@ def _build(header: Json, arrays: Arrays) -> TrainedModel:
     if header["estimator"] == _ONLINE:
         return _build_online(header, arrays)
     model = _build_machine(header, arrays)
+    if "pieces" in header:
+        model = replace(model, pieces=Pieces.read(header["pieces"]))
     if "calibration" not in header:
         return model
     if not isinstance(model.rule, ClassRule):

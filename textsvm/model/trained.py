@@ -33,6 +33,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.files import MappedFile
 from textsvm.runtime.parallel import Lock, StageProgress, lap, of_stage
 from textsvm.sources.base import Expansion, Reader, Source, Support
+from textsvm.text.pieces import Pieces, mean_of_pieces
 
 if TYPE_CHECKING:
     from textsvm.model.settings import OnlineSettings, Settings
@@ -93,6 +94,8 @@ class TrainedModel:
         Device for predictions, see `textsvm.SVC`.
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
+    pieces : Pieces, optional
+        How texts are cut; the decision of a text is the mean of those of its pieces.
 
     Examples
     --------
@@ -109,6 +112,7 @@ class TrainedModel:
     record: Record
     device: str = "auto"
     n_jobs: int | None = None
+    pieces: Pieces | None = None
     #: Wall time of the stages of all predictions so far: "check", "prepare", "encode", "predict", "decide".
     seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     #: Predictor on `device`, empty until the first prediction.
@@ -201,7 +205,28 @@ class TrainedModel:
         return self.last_device or devices.select(self.device)
 
     def machine_values(self, X: object, progress: StageProgress | None = None) -> Floats:
-        """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
+        """Values of all machines, shape (n, n_machines), means over the pieces of texts that are cut.
+
+        Texts are compared with support vectors only.
+        """
+        if self.pieces is None:
+            return self.values_of_pieces(X, progress)
+        clock = time.perf_counter()
+        pieces, numbers = self.pieces.cut_all(self.reader.validate(X))
+        lap(self.seconds, "check", clock)
+        return mean_of_pieces(self.values_of_pieces(pieces, progress), numbers)
+
+    def uncut(self, participle: str) -> TrainedModel:
+        """The model; InputError if it cuts texts."""
+        if self.pieces is not None:
+            raise InputError(
+                f"a model that cuts texts (--chunk, --strip-common) cannot be {participle}; "
+                "dataclasses.replace(model, pieces=None) can, for single pieces, model.pieces.cut(text)"
+            )
+        return self
+
+    def values_of_pieces(self, X: object, progress: StageProgress | None = None) -> Floats:
+        """Values of all machines, of texts that are not cut."""
         support, intercept = self.predictor.support, self.predictor.intercept
         clock, seconds = time.perf_counter(), self.seconds
         examples = self.reader.validate(X, support.n_features)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -21,6 +22,7 @@ from textsvm.arrays import Array, Json
 from textsvm.errors import InputError, check_labels, first_few, plural
 from textsvm.readers.charsets import INVISIBLE
 from textsvm.runtime.compiled import scipy
+from textsvm.text.pieces import Pieces
 from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]
@@ -44,7 +46,7 @@ VECTORS = "vectors"
 #: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
 FIRST_INDEX = "first_index"
 #: Attributes of a corpus with a value for each document.
-_LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "vectors")
+_LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "piece_of", "vectors")
 
 
 class Document(NamedTuple):
@@ -172,16 +174,14 @@ class ReadOptions:
         label = self.label if self.label is not None or self.level else self.recorded.get("label")
         if not (self.labelled and is_of_name(label)):
             return None
-        try:
+        with suppress(re.error):
             pattern = re.compile(str(label).removeprefix(OF_NAME))
-        except re.error as error:
-            raise InputError(f"label={label!r} is no regular expression: {error}") from error
-        if pattern.groups != 1:
-            raise InputError(
-                f"label={label!r} must have one group, in parentheses, which is the label, as in "
-                f"{OF_NAME}^([^_]+)_"
-            )
-        return pattern
+            if pattern.groups == 1:
+                return pattern
+        raise InputError(
+            f"label={label!r} must be a regular expression with one group, in parentheses, which is the "
+            f"label, as in {OF_NAME}^([^_]+)_"
+        )
 
     def label_of(self, file: str) -> str:
         """The label in the name of a file; InputError if the name does not match."""
@@ -288,6 +288,10 @@ class Corpus:
         Decisions of the reader: format, number of documents, classes, and where they apply the columns of
         each role, separator, header (bool), encoding and level of the folders of classes; "grouping" is a
         column that may be one of groups. A list of values if files differ. `reading_line` has them in a line.
+    piece_of : list of int, or None
+        Of pieces of texts: the number of the text.
+    pieces : Pieces, or None
+        How the texts were cut.
 
     Examples
     --------
@@ -314,6 +318,8 @@ class Corpus:
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
     detected: dict[str, str] = field(default_factory=dict)
     reading: Json = field(default_factory=dict)
+    piece_of: list[int] | None = None
+    pieces: Pieces | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -358,6 +364,23 @@ class Corpus:
             there = f"there is: {there}" if there else "it is not in parts"
             raise InputError(f"{self.source} has no part {part!r}; {there}")
         return self.subset(rows)
+
+    def cut(self, pieces: Pieces) -> Corpus:
+        """The pieces of the texts; those of a text are a group, unless the texts are in groups."""
+        if self.columns is not None or not len(self.texts) or self.vectors is not None:
+            raise InputError(f"{self.source} is no single column of texts, and only these are cut to pieces")
+        texts, numbers = pieces.cut_all(self.texts)
+        if pieces.length is None:
+            return replace(self, texts=texts, pieces=pieces)
+        whole, place = self.subset(numbers), np.arange(len(texts)) - np.searchsorted(numbers, numbers)
+        ids = [f"{name}, piece {k}" for name, k in zip(whole.ids, (place + 1).tolist(), strict=True)]
+        groups, of = whole.groups or whole.ids, numbers.tolist()
+        return replace(whole, ids=ids, texts=texts, groups=groups, piece_of=of, pieces=pieces)
+
+    @property
+    def first_pieces(self) -> Corpus:
+        """The first piece of each text; whole texts themselves."""
+        return self.subset(np.unique(self.piece_of, return_index=True)[1]) if self.piece_of else self
 
     def opposite(self, positive: str) -> str:
         """Name of the negative class: the other label of two, else "rest"."""

@@ -8,8 +8,8 @@ out. Without folders, the documents have no labels.
 With `label="name:REGEX"` the name of a file has the label of its texts, and folders are no classes.
 
 Lines: `label TAB text`, or fastText's text with `__label__a` anywhere; "plain" are whole lines, "paragraphs"
-are lines with an empty line between them. MALLET's lines have a name, a label and a text.
-CoNLL's files have a token per line; a sentence is a document if a comment names its label.
+are lines with an empty line between them. CoNLL's files have a token per line; a sentence is a document if a
+comment names its label.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ PART = re.compile(
 )
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
 _FASTTEXT = re.compile(r"(?<!\S)__label__(\S+)\s*")
-_MALLET = re.compile(r"([^\s,]+)[\s,]+([^\s,]+)[\s,]+(\S.*)")
 #: Comment of CoNLL: a key with its value; keys of labels; tags of tokens.
 _COMMENT = re.compile(r"#\s*(\w+)\s*[:=]\s*(.*)")
 _LABEL_KEYS = ("label", "class", "category", "intent", "sentiment", "topic", "genre")
@@ -127,13 +126,6 @@ def is_fasttext(head: str) -> bool:
     return sum(_FASTTEXT.search(line) is not None for line in lines) > _MARKED * len(lines)
 
 
-def is_mallet(head: str) -> bool:
-    """Whether all lines begin with a name that occurs once, and a label that recurs."""
-    rows = [_MALLET.fullmatch(line.strip()) for line in _head_lines(head)]
-    names, labels = ({row and row[i] for row in rows} for i in (1, 2))
-    return len(names) == len(rows) > 5 and None not in names and 1 < len(labels) <= len(rows) / 3
-
-
 def is_conll(head: str) -> bool:
     """Whether the lines are tokens with tags, in columns, and sentences end with an empty line."""
     lines = [line for line in head.strip().split("\n") if not line.startswith(("#", "-DOCSTART-"))]
@@ -174,20 +166,6 @@ def read_conll(
             f"{files[0].name} has a tag for each token (CoNLL) and no labels of texts; a comment can name "
             "the label of a sentence (# label = NAME), and --format reads the file in another way"
         )
-
-
-def read_mallet(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
-) -> Iterator[Document]:
-    """Documents of MALLET: a name, a label and a text on each line."""
-    for file, report in with_progress(files, progress):
-        problems.append((file.name, "each line is read as a name, a label and a text (MALLET)"))
-        for number, line in enumerate(iterate_lines(file, problems), 1):
-            if match := _MALLET.fullmatch(line.strip()):
-                yield Document(match[1], match[3], match[2], part_of(file.name))
-            elif line.strip():
-                problems.append((f"{file.name}, line {number}", "left out: it has no name, label and text"))
-        report()
 
 
 def read_lines(

@@ -41,11 +41,9 @@ from textsvm.readers.mail_header import is_outlook
 from textsvm.readers.plain_text import (
     is_conll,
     is_lines,
-    is_mallet,
     read_conll,
     read_folders,
     read_lines,
-    read_mallet,
 )
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
@@ -56,7 +54,7 @@ from textsvm.runtime.parallel import part as part_of
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")
-_OF_TEXTS = ("folders", "file", "lines", "plain", "paragraphs", "mallet", "conll", "fasta")
+_OF_TEXTS = ("folders", "file", "lines", "plain", "paragraphs", "conll", "fasta")
 #: Formats whose labels may be in the names of the files.
 _NAMED_FILES = ("folders", "file", "lines", "plain", "paragraphs")
 FORMATS = ("reuters", "mail", *TABLES, *_OF_TEXTS, *VECTOR_FORMATS)
@@ -64,8 +62,7 @@ FORMATS = ("reuters", "mail", *TABLES, *_OF_TEXTS, *VECTOR_FORMATS)
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "file": read_folders},
     **dict.fromkeys(("lines", "plain", "paragraphs"), read_lines),
-    **{"mallet": read_mallet, "conll": read_conll},
-    **{"fasta": read_sequences},
+    **{"conll": read_conll, "fasta": read_sequences},
 }
 #: Formats whose readers handle files of other formats themselves.
 _MIXED = ("reuters", "mail", "folders", "file")
@@ -423,9 +420,8 @@ def _binary_error(inputs: InputFiles, sample: Sequence[File]) -> InputError:
 
 def _text_format(inputs: InputFiles, heads: Sequence[str], options: ReadOptions) -> str:
     """The format of texts: a text for each line or for each file."""
-    for format, recognises in (("lines", is_lines), ("mallet", is_mallet)):
-        if all(map(recognises, heads)) and not options.name_pattern:
-            return format
+    if all(map(is_lines, heads)) and not options.name_pattern:
+        return "lines"
     if not inputs.single or options.name_pattern:
         return "folders"
     if not options.labelled:

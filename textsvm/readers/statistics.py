@@ -38,7 +38,6 @@ def describe(corpus: Corpus) -> Json:
         "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
         "unlabelled": sum(1 for values in corpus.labels or [] if values == ()),
         **_of_texts(corpus.texts),
-        "letters": _letters(corpus.texts) if corpus.of_sequences else None,
         "columns": corpus.columns
         and {
             name: {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
@@ -61,24 +60,6 @@ def _of_texts(texts: Sequence[str]) -> Json:
         "lengths": quantiles | {"mean": float(lengths.mean())},
         "empty": int((lengths == 0).sum()),
         "alphabet": len(encoded.alphabet),
-    }
-
-
-def _letters(texts: Sequence[str]) -> Json:
-    """Shares of letters (case ignored), of lower case, and of G and C in DNA or RNA."""
-    encoded = encode(texts)
-    counts = np.bincount(encoded.codes, minlength=len(encoded.alphabet)) / max(1, len(encoded.codes))
-    shares: Counter[str] = Counter()
-    lower = 0.0
-    for letter, share in zip(map(chr, encoded.alphabet), counts.tolist(), strict=True):
-        shares[letter.lower()] += share
-        lower += share * letter.islower()
-    bases = sum(shares[letter] for letter in "acgtu")
-    gc = (shares["g"] + shares["c"]) / bases if bases and set(shares) <= set("acgtun") else None
-    return {
-        "shares": {name: share for name, share in sorted(shares.items()) if share},
-        "lower": lower,
-        "gc": gc,
     }
 
 

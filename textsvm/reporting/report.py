@@ -229,7 +229,7 @@ def explain_within_budget(
 ) -> list[Explanation | None]:
     """Explanations of the first texts, as many as take at most `EXPLAINING` seconds as predicted."""
     kernel, support = model.kernel, model.support.documents
-    if kernel is None or support is None:
+    if kernel is None or support is None or model.pieces is not None:
         return [None] * len(lengths)
     if not len(lengths):
         return []

@@ -147,7 +147,7 @@ def trained_model(model: object) -> TrainedModel:
         name = model.rule.estimator if isinstance(model, TrainedModel) else type(model).__name__
         names = ", ".join(name for name in TASK_OF if name != CalibratedRule.estimator)
         raise InputError(f"a model of {name} cannot be exported; export takes {names} and CalibratedSVC")
-    return as_model(model)
+    return as_model(model).uncut("exported")
 
 
 def _terms(model: TrainedModel) -> Sequence[FeatureTerm]:

@@ -1,0 +1,208 @@
+"""Long texts in pieces, and lines that many texts of a class begin or end with."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from textsvm import SVC, InputError, Pieces, Spectrum, explain, export, load, read_corpus, save
+from textsvm.text.pieces import mean_of_pieces
+
+WORDS = {
+    "Ash": "tulips grow in the bed the lawn wants lime roses need water in spring",
+    "Birch": "the engine needs oil and brakes squeal while the gearbox is loud on roads",
+}
+LICENCE = [f"paragraph {word} of the licence that you accept" for word in ("one", "two", "three", "four")]
+
+
+def novel(author, seed, n=120, licence=False):
+    """Sentences in paragraphs; with a header whose title differs, and a licence at the end."""
+    random = np.random.default_rng(seed)
+    sentences = [" ".join(random.choice(WORDS[author].split(), 8)) + "." for _ in range(n)]
+    body = "\n\n".join(" ".join(sentences[i : i + 6]) for i in range(0, n, 6))
+    if not licence:
+        return body
+    head = [
+        "The Archive's book",
+        "free for all",
+        f"Title: {sentences[0]}",
+        f"Author: {author}",
+        "Produced by us",
+    ]
+    return "\n".join([*head, "", body, "", f"End of this book, {sentences[0]}", *LICENCE])
+
+
+@pytest.fixture(scope="module")
+def novels(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("novels")
+    for k, author in enumerate(WORDS):
+        for seed in range(6):
+            (folder / f"{author}_{seed}.txt").write_text(novel(author, 10 * k + seed, 90 + 10 * seed))
+    return folder
+
+
+BY_NAME = ["--label", "name:^([^_]+)_"]
+
+
+@given(st.text("ab. \n!", max_size=3000), st.integers(100, 400))
+def test_pieces_are_the_text(text, length):
+    pieces = Pieces(length).cut(text)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert max(map(len, pieces)) <= 1.5 * length
+    assert all(Pieces(length).cut(piece) == [piece] for piece in pieces)
+
+
+@pytest.mark.parametrize("end", ["\n\n", ". ", "! ", "。", " "])
+def test_cuts_are_at_ends(end):
+    text = end.join(["x" * 95] * 100)
+    pieces = Pieces(1000).cut(text)
+    assert len(pieces) == round(len(text) / 1000)
+    assert all(piece.endswith(end) for piece in pieces[:-1])
+
+
+def test_a_paragraph_is_better_than_a_sentence():
+    text = "a sentence. " * 90 + "\n\n" + "another one. " * 90
+    assert Pieces(1100).cut(text)[0].endswith("\n\n")
+
+
+@pytest.mark.parametrize("length", [0, 99, 3000.5, True, "3000"])
+def test_length_is_checked(length):
+    with pytest.raises(InputError, match="must be a whole number of at least 100"):
+        Pieces(length)
+
+
+def test_means_of_pieces():
+    values = np.arange(12.0).reshape(6, 2)
+    assert mean_of_pieces(values, np.array([0, 0, 1, 2, 2, 2])).tolist() == [[1, 2], [4, 5], [8, 9]]
+    assert mean_of_pieces(values[:, 0], np.array([0, 1, 1, 1, 1, 2])).tolist() == [0, 5, 10]
+
+
+def test_shared_lines_are_named_and_left_out():
+    texts = [novel("Ash", k, licence=True) for k in range(4)] + [novel("Birch", k) for k in range(4)]
+    labels = ["Ash"] * 4 + ["Birch"] * 4
+    pieces, [first, last] = Pieces.without_common(texts, labels)
+    assert first.startswith("4 of 4 texts of Ash begin with shared lines, and 0 of 4 others")
+    assert last.startswith("4 of 4 texts of Ash end with shared lines")
+    assert "such as 'End of this book" in last
+    for k, text in enumerate(texts):
+        assert pieces.cut(text)[0].strip() == novel(labels[k], k % 4)
+    assert pieces.cut(novel("Ash", 77, licence=True))[0].strip() == novel("Ash", 77)  # a new text
+    assert pieces.cut("\n".join(LICENCE)) == ["\n".join(LICENCE)]  # nothing else is in it
+
+
+@pytest.mark.parametrize("texts", [
+    [novel("Ash", k, licence=True) for k in range(4)] + [novel("Birch", k, licence=True) for k in range(4)],
+    [novel("Ash", k) for k in range(4)] + [novel("Birch", k) for k in range(4)],
+    ["spam line"] * 4 + ["ham\nand eggs"] * 4,
+])  # fmt: skip
+def test_lines_of_all_classes_and_copies_give_no_warning(texts):
+    assert Pieces.without_common(texts, ["Ash"] * 4 + ["Birch"] * 4)[1] == []
+
+
+def test_a_model_predicts_the_mean_of_pieces(tmp_path):
+    texts = [novel(author, k) for author in WORDS for k in range(3)]
+    pieces, labels = Pieces(500), [author for author in WORDS for _ in range(3)]
+    parts, numbers = pieces.cut_all(texts)
+    plain = SVC(Spectrum(3)).fit(parts, [labels[i] for i in numbers]).model_
+    model = replace(plain, pieces=pieces)
+    save(model, tmp_path / "m.textsvm")
+    new = [novel("Ash", 50), novel("Birch", 51, 40)]
+    expected = [plain.decision_function(pieces.cut(text)).mean() for text in new]
+    assert model.decision_function(new) == pytest.approx(expected)
+    again = load(tmp_path / "m.textsvm")
+    assert again.pieces == pieces
+    assert again.predict(new).tolist() == ["Ash", "Birch"]
+    for refused in (lambda: explain(model, new), lambda: export(model, tmp_path / "x.html")):
+        with pytest.raises(InputError, match="cannot be exp"):
+            refused()
+
+
+@pytest.mark.parametrize("damage", [{"length": 5}, {"length": "x"}, {"first": 3}, {"last": [[1]]}])
+def test_damaged_pieces(damage, tmp_path):
+    model = SVC(Spectrum(3)).fit([novel("Ash", 1), novel("Birch", 2)], ["a", "b"]).model_
+    pieces = Pieces(500)
+    for name, value in damage.items():
+        object.__setattr__(pieces, name, value)
+    save(replace(model, pieces=pieces), tmp_path / "m.textsvm")
+    with pytest.raises(InputError, match=r"not a usable model|is damaged"):
+        load(tmp_path / "m.textsvm")
+
+
+def test_pieces_of_a_corpus(novels):
+    corpus = read_corpus(novels, label=BY_NAME[1])
+    pieces = corpus.cut(Pieces(1000))
+    assert pieces.ids[:2] == ["Ash_0.txt, piece 1", "Ash_0.txt, piece 2"]
+    assert set(pieces.groups) == set(corpus.ids)
+    assert pieces.first_pieces.labels == corpus.labels
+    with pytest.raises(InputError, match="no single column"):
+        replace(corpus, columns={"a": corpus.texts, "b": corpus.texts}).cut(Pieces(1000))
+
+
+def test_train_and_predict(novels, tmp_path):
+    """Figures are of texts, without a text on both sides of a fold; later commands cut without being told."""
+    trained = run("train", novels, *BY_NAME, "--chunk", "1000", "-o", "m.textsvm", cwd=tmp_path)
+    said = trained.stdout.decode()
+    assert trained.returncode == 0, trained.stderr.decode()
+    n = len(read_corpus(novels, label=BY_NAME[1]).cut(Pieces(1000)))
+    assert f"12 texts are cut into {n} pieces" in trained.stderr.decode()
+    assert "documents of new groups, held out of training (12 texts, 3-fold" in said
+    assert f"accuracy on their {n} pieces" in said
+    (tmp_path / "new.txt").write_text(new := novel("Birch", 70))
+    [row] = map(json.loads, run("predict", "m.textsvm", "new.txt", cwd=tmp_path).stdout.splitlines())
+    model = load(tmp_path / "m.textsvm")
+    plain = replace(model, pieces=None)
+    assert row["label"] == "Birch"
+    assert row["decision"] == pytest.approx(plain.decision_function(model.pieces.cut(new)).mean())
+    judged = report("evaluate", tmp_path / "m.textsvm", novels)
+    assert (judged["n"], judged["accuracy"]) == (12, 1.0)
+    explained = run("explain", "m.textsvm", "new.txt", "--json", cwd=tmp_path).stdout.splitlines()
+    values = [json.loads(line)["value"] for line in explained]
+    assert len(values) == len(model.pieces.cut(new))
+    assert np.mean(values) == pytest.approx(row["decision"])
+    assert "cannot be exported" in fails("export", "-q", tmp_path / "m.textsvm", "-o", tmp_path / "x.html")
+    added = tmp_path / "added"
+    added.mkdir()
+    (added / "Ash_9.txt").write_text(novel("Ash", 90))
+    report("update", tmp_path / "m.textsvm", added, "-o", tmp_path / "u.textsvm")
+    assert load(tmp_path / "u.textsvm").pieces == model.pieces
+
+
+def test_held_out_texts_are_whole(novels, tmp_path):
+    told = report("train", novels, *BY_NAME, "--chunk", "500", "--holdout", "0.5", "-o", tmp_path / "m")
+    assert told["holdout"]["n"] == 6
+    crossed = report("cv", novels, *BY_NAME, "--chunk", "500", "--folds", "3")
+    assert crossed["texts"]["accuracy"] == 1.0
+    assert crossed["n"] > 100
+
+
+def test_numbers_by_the_mean_of_pieces(tmp_path):
+    rows = [{"text": novel("Ash", k, 30 + 3 * k), "y": k % 5} for k in range(15)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    regress = ["--regress", "y", "--chunk", "400", "--kernel", "spectrum:2"]
+    report("train", tmp_path / "t.jsonl", *regress, "-o", tmp_path / "m")
+    assert load(tmp_path / "m").predict([rows[0]["text"]]).shape == (1,)
+    assert "mae" in report("cv", tmp_path / "t.jsonl", *regress, "--folds", "3")["texts"]
+
+
+def test_strip_common(tmp_path):
+    """Without it a licence decides on new texts, and a warning says so."""
+    for k in range(5):
+        (tmp_path / f"Ash_{k}.txt").write_text(novel("Ash", k, licence=True))
+        (tmp_path / f"Birch_{k}.txt").write_text(novel("Birch", k))
+    model = tmp_path / "models"
+    model.mkdir()
+    for command in ("corpus", "cv"):
+        warned = run(command, tmp_path, *BY_NAME, *["--folds", "2"] * (command == "cv"))
+        assert b"5 of 5 texts of Ash end with shared lines" in warned.stderr
+        assert b"--strip-common leaves them out" in warned.stderr
+    run("train", tmp_path, *BY_NAME, "-o", model / "plain")
+    stripped = run("train", tmp_path, *BY_NAME, "--strip-common", "-o", model / "stripped")
+    assert b"they are left out" in stripped.stderr
+    text = novel("Birch", 80, licence=True).replace("Author: Birch", "Author: Ash")
+    both = [load(model / name).decision_function([text])[0] for name in ("plain", "stripped")]
+    assert both[0] < both[1]
+    assert load(model / "stripped").decision_function([novel("Birch", 80)])[0] == pytest.approx(both[1])
