@@ -392,7 +392,7 @@ class HostGapped(GappedRows):
     @staticmethod
     def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
         vocabulary, ids = MaskedWindows.learn(windows, mask)
-        counts = count_ids(windows.indptr, 1, ids, vocabulary.size, 0, use_numpy(len(ids)))
+        counts = count_ids(windows.indptr, 1, ids, use_numpy(len(ids)))
         values = weigh(kernel.weight, counts.counts).astype(np.float32, copy=False)
         x = Sparse(counts.indptr, counts.features, values, vocabulary.size)
         return HostMask(mask, vocabulary, windows, ids, counts, x)

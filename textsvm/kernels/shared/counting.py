@@ -10,6 +10,10 @@ to the shortest requested length and then grow by a symbol, so 64 symbols take s
 the alphabet is limited by the size of a word. Lengths that no document has are omitted. The sorted distinct
 keys of every length are the whole vocabulary: they map the p-mers of other documents to these ids exactly.
 
+Many symbols are counted in panels of documents, each over a vocabulary of its own: temporary arrays have
+the size of a panel. The vocabularies are then joined length by length. As ids are ranks, the results are
+equal to the bit.
+
 Documents of fewer than 2^31 symbols have fewer than 2^31 windows of a length, so ids within a length and
 counts are int32. Features, numbered through all lengths, are int64 if int32 is too small; positions are
 always int64. Small inputs are counted by NumPy, with the same bits as by the compiled functions.
@@ -18,7 +22,7 @@ always int64. Small inputs are counted by NumPy, with the same bits as by the co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -26,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Ints, Ints32, Words
+from textsvm.arrays import AnyArray, Array, Ints, Ints32, SignedInts, Words, runs_of
 from textsvm.errors import InputError
 from textsvm.linalg.sparse import MAX_INT32, SERIAL_SIZE, Counts, copy_rows, run_on_ranges
 from textsvm.runtime.compiled import njit, popcount, use_numpy
@@ -45,6 +49,10 @@ PIECE = 1 << 14
 TABLE = 64
 #: Keys up to which sorting on a single thread is faster.
 SORTED = 1 << 20
+#: Symbols of a panel of documents; its temporary arrays take up to 40 bytes a symbol.
+PANEL = 1 << 22
+#: Mean length of documents from which the counts of all lengths take less memory than the ids of a length.
+LONG = 1 << 16
 
 
 def plan(p1: int, p2: int) -> Iterator[tuple[int, int, int]]:
@@ -229,17 +237,73 @@ def pmer_names(vocabulary: Vocabulary, pmers: Ints, alphabet: AnyArray) -> NDArr
 def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
     """Count the p-mers of every length p1..p2; InputError if the documents have 2^31 symbols or more."""
     vocabulary = Vocabulary.empty(documents, p1, p2)
-    parts, base = [], 0
-    for q, ids, size in windows(documents, vocabulary):
-        parts.append(count_ids(documents.offsets, q, ids, size, base, vocabulary.by_numpy))
+    parts, base = list[Counts](), 0
+    for _, size, part in count_each(documents, vocabulary, 0):
+        dtype = np.int32 if base + size <= MAX_INT32 else np.int64
+        features: SignedInts = part.features.astype(dtype, copy=False)
+        features += features.dtype.type(base)
+        parts.append(Counts(part.indptr, features, part.counts))
         base += size
+        del part, features
     return vocabulary, _merge(documents.offsets, parts, vocabulary.by_numpy)
 
 
-def count_each(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, int, Counts]]:
-    """Yield (length, number of p-mers, counts with features from 0) and fill an empty vocabulary."""
-    for q, ids, size in windows(documents, vocabulary):
-        yield q, size, count_ids(documents.offsets, q, ids, size, 0, vocabulary.by_numpy)
+def count_each(
+    documents: Documents, vocabulary: Vocabulary, long: int = LONG
+) -> Iterator[tuple[int, int, Counts]]:
+    """Yield (length, number of p-mers, counts with features from 0) and fill an empty vocabulary.
+
+    Documents of a mean length of `long` are counted in panels.
+    """
+    check_symbols(len(documents.codes))
+    if len(documents.codes) <= max(PANEL, long * len(documents.offsets)):
+        for q, ids, size in windows(documents, vocabulary):
+            yield q, size, count_ids(documents.offsets, q, ids, vocabulary.by_numpy)
+        return
+    cuts = runs_of(documents.offsets[:-1] // PANEL)
+    owns, counts = [replace(vocabulary, keys={}) for _ in cuts], []
+    for own, (first, last) in zip(owns, cuts, strict=True):
+        offsets = documents.offsets[first : last + 1]
+        panel = Documents(documents.codes[offsets[0] : offsets[-1]], offsets - offsets[0], documents.alphabet)
+        counts.append([count_ids(panel.offsets, q, ids, own.by_numpy) for q, ids, _ in windows(panel, own)])
+    for q, numbers in _number_together(vocabulary, owns):
+        yield q, vocabulary.size(q), _joined([parts.pop(0) for parts in counts], numbers)
+
+
+def _number_together(vocabulary: Vocabulary, owns: list[Vocabulary]) -> Iterator[tuple[int, list[AnyArray]]]:
+    """Yield (length, number in `vocabulary` of each p-mer of each panel), fill it, and empty the others.
+
+    Ids are ranks, so keys of the ids of all documents in place of those of a panel are in order, too.
+    """
+    steps = list(plan(vocabulary.p1, vocabulary.p2))
+    sizes = [{q: own.size(q) for q in (1, *own.keys)} for own in owns]
+    ids, last = [{1: np.arange(vocabulary.n_symbols, dtype=np.uint32)} for _ in owns], last_uses(steps)
+    if vocabulary.p1 == 1:
+        yield 1, [of_panel[1] for of_panel in ids]
+    for step, (q, a, b) in enumerate(steps):
+        keys, size_b = list[Words](), np.uint64(vocabulary.size(b))
+        for own, size, of_panel in zip(owns, sizes, ids, strict=True):
+            left, right = np.divmod(own.keys.pop(q), np.uint64(max(size[b], 1)))
+            keys.append(of_panel[a][left] * size_b + of_panel[b][right])
+        vocabulary.keys[q] = np.unique(np.concatenate(keys))
+        for of_panel in ids:
+            of_panel[q] = np.searchsorted(vocabulary.keys[q], keys.pop(0)).astype(np.uint32)
+        if q >= vocabulary.p1:
+            yield q, [of_panel[q] for of_panel in ids]
+        needed = {length for length, use in last.items() if use > step}
+        ids = [{length: of_panel[length] for length in needed & of_panel.keys()} for of_panel in ids]
+
+
+def _joined(parts: list[Counts], numbers: list[AnyArray]) -> Counts:
+    """Join the counts of a length of all panels, given the number of each p-mer; `parts` is emptied."""
+    indptr, end = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum(), 0
+    whole = Counts(indptr, empty(indptr[-1], np.int32), empty(indptr[-1], np.int32))
+    for ids in numbers:
+        part = parts.pop(0)
+        end += len(part.counts)
+        own = slice(end - len(part.counts), end)
+        whole.features[own], whole.counts[own] = ids[part.features], part.counts
+    return whole
 
 
 def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, Ints32, int]]:
@@ -247,7 +311,6 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
 
     Ids are arbitrary at positions where a document has no complete window.
     """
-    check_symbols(len(documents.codes))
     offsets, p1, p2 = documents.offsets, vocabulary.p1, vocabulary.p2
     steps = list(plan(p1, p2))
     ids = {1: copied(documents.codes, np.int32)}
@@ -373,21 +436,20 @@ def _sort(words: Words) -> Words:
     return np.concatenate(parts, out=words)
 
 
-def count_ids(offsets: Ints, q: int, ids: Ints32, size: int, base: int = 0, by_numpy: bool = False) -> Counts:
-    """Count the windows of length q, given an id below `size` at every position; features are `base` + id."""
-    dtype = np.int32 if base + size <= MAX_INT32 else np.int64
+def count_ids(offsets: Ints, q: int, ids: Ints32, by_numpy: bool = False) -> Counts:
+    """Count the windows of length q, given an id at every position."""
     if by_numpy:
-        return _count_few(offsets, q, ids, base, dtype)
+        return _count_few(offsets, q, ids)
     indptr = np.zeros(len(offsets), np.int64)
     longest = int(np.diff(offsets).max(initial=1))
     pieces: dict[int, tuple[AnyArray, AnyArray]] = {}
 
     def count_piece(first: int, last: int) -> None:
         symbols = int(offsets[last] - offsets[first])
-        features, counts = empty(symbols, dtype), empty(symbols, np.int32)
+        features, counts = empty(symbols, np.int32), empty(symbols, np.int32)
         table = np.zeros((2 << longest.bit_length(), 2), np.int32)
-        n = _count_documents(offsets, first, last, q, ids, table, base, features, counts, indptr)
-        pieces[first] = copied(features[:n], dtype), copied(counts[:n], np.int32)
+        n = _count_documents(offsets, first, last, q, ids, table, features, counts, indptr)
+        pieces[first] = copied(features[:n], np.int32), copied(counts[:n], np.int32)
 
     run_on_ranges(offsets, count_piece)
     np.add.accumulate(indptr, out=indptr)
@@ -397,7 +459,7 @@ def count_ids(offsets: Ints, q: int, ids: Ints32, size: int, base: int = 0, by_n
     return Counts(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
 
 
-def _count_few(offsets: Ints, q: int, ids: Ints32, base: int, dtype: type[np.signedinteger]) -> Counts:
+def _count_few(offsets: Ints, q: int, ids: Ints32) -> Counts:
     """`count_ids` by NumPy: an entry is at the first position of its id in its document."""
     starts = _window_starts(offsets, q)
     # Sorting (id, position) in one word is several times faster than numbering the words that are equal.
@@ -407,8 +469,7 @@ def _count_few(offsets: Ints, q: int, ids: Ints32, base: int, dtype: type[np.sig
     begins = np.flatnonzero(np.diff((words >> 32) * len(offsets) + owner, prepend=-1))
     entries = np.sort(at[begins] << 32 | np.diff(begins, append=len(words)))
     firsts = entries >> 32
-    features = (base + ids[firsts].astype(np.int64)).astype(dtype)
-    return Counts(np.searchsorted(firsts, offsets), features, entries.astype(np.int32))
+    return Counts(np.searchsorted(firsts, offsets), ids[firsts], entries.astype(np.int32))
 
 
 def _merge(offsets: Ints, parts: list[Counts], by_numpy: bool) -> Counts:
@@ -511,7 +572,7 @@ def _pair_alone(offsets, first, last, q, left, right, b, size_b, seen, before, k
 
 
 @njit(nogil=True, cache=True)
-def _count_documents(offsets, first, last, q, ids, table, base, features, counts, distinct):
+def _count_documents(offsets, first, last, q, ids, table, features, counts, distinct):
     # Open-addressing hash table of (entry + 1, id) per document: small enough for the cache.
     to = 0
     for d in range(first, last):
@@ -530,7 +591,7 @@ def _count_documents(offsets, first, last, q, ids, table, base, features, counts
             if table[at, 0] > 0:
                 counts[begin + table[at, 0] - 1] += 1
             else:
-                features[to] = base + u
+                features[to] = u
                 counts[to] = 1
                 to += 1
                 table[at, 0], table[at, 1] = to - begin, u

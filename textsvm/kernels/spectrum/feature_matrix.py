@@ -35,8 +35,8 @@ ENTRY_BYTES = 8
 SYMBOL_BYTES = 28
 #: Bytes per entry while feature rows are built: counts twice, or counts and values.
 COUNTED_BYTES = 2 * ENTRY_BYTES
-#: Number of documents from which the number of entries is extrapolated.
-SAMPLE = 256
+#: Number of documents from which the number of entries is extrapolated, and most of their symbols.
+SAMPLE, SAMPLE_SYMBOLS = 256, 1 << 20
 #: Bits of a digit of the radix sort of a row's entries.
 DIGIT_BITS = 8
 #: Bits of the position in a text, below the number by which positions are sorted.
@@ -256,7 +256,8 @@ def require_memory(needed: int, n: int) -> None:
 
 def predicted_entries(documents: Documents, lengths: tuple[int, int]) -> int:
     """Estimated number of entries, extrapolated from some documents."""
-    sample = documents.take(np.linspace(0, len(documents) - 1, min(SAMPLE, len(documents))).astype(np.int64))
+    n = min(SAMPLE, len(documents), 1 + len(documents) * SAMPLE_SYMBOLS // max(len(documents.codes), 1))
+    sample = documents.take(np.linspace(0, len(documents) - 1, n).astype(np.int64))
     vocabulary = Vocabulary.empty(sample, *lengths)
     entries = sum(len(counts.features) for _, _, counts in count_each(sample, vocabulary))
     return round(entries * _windows(documents, lengths) / max(1, _windows(sample, lengths)))

@@ -570,7 +570,8 @@ def host_grams(
     for q, size, counts in count_each(documents, vocabulary):
         x = entries_of(kernel, counts, next(weights) if weights is not None else None, size)
         times = counts.counts if kernel.weight == "intersection" else None
-        if times is not None and (x.by_numpy or int(times.sum()) < REPEATED * len(times)):
+        most = 0 if times is None else int(times.sum())  # entries of the unary code
+        if times is not None and (most < REPEATED * len(times) or (x.by_numpy and use_numpy(most))):
             x, times = x.unary(times, feature_starts(kernel, counts, size)), None
         self_values += x.squares(times=times)
         del counts
