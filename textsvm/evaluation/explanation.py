@@ -200,7 +200,7 @@ class SupportExplainer:
         assert model.kernel is not None
         self.kernel, self.support = model.kernel, model.support.documents
         self.dual_coef, self.index = model.predictor.dual_coef, model.support.indices
-        self.rows: Any = model.kernel.rows(self.support, device)
+        self.rows: Any = model.support.rows(device)
         self.ids: list[str | None] = [None] * len(self.support)
         ids = model.info.get("support_ids")
         if isinstance(ids, list) and len(ids) == len(self.ids) and all(isinstance(name, str) for name in ids):
@@ -325,8 +325,8 @@ def _explain(
     for d in range(len(documents)):
         text = documents.shown(d)
         features = contributions.features[d] if contributions.features else []
-        substrings = [Substring(*feature) for feature in features]
-        substrings.sort(key=lambda substring: -abs(substring.contribution))
+        heaviest = sorted(features, key=lambda feature: -abs(feature[2]))[: CANDIDATES * max(most[0], 30)]
+        substrings = [Substring(*feature) for feature in heaviest]
         explanation = Explanation(
             **meanings[d],
             value=float(machine_weights[d] @ machines[d]),
@@ -336,7 +336,7 @@ def _explain(
             method=model.kernel.attribution.method,
             substrings=substrings[: most[0]],
             similar=explainer.similar(d, most[1]),
-            merged=_merged(substrings[: CANDIDATES * max(most[0], 30)], text)[: most[0]],
+            merged=_merged(substrings, text)[: most[0]],
             parts=explainer.kernel_shares(d, most[1]),
         )
         explanations.append(explanation)

@@ -18,8 +18,8 @@ import numpy as np
 from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.rows import SumPredictor
-from textsvm.kernels.contract import Predictor, Weights, strip_prefix
+from textsvm.kernels.combined.rows import SumPredictor, SumRows
+from textsvm.kernels.contract import KernelRows, Predictor, Weights, strip_prefix
 from textsvm.kernels.resolve import as_kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.factored import as_dense, scipy_sparse
@@ -47,6 +47,14 @@ class Support:
     weights: Weights | None = None
     #: An inverted index of the support vectors for each term of the kernel, if it saves time.
     index: Sequence[Any] = ()
+
+    def rows(self, device: Device) -> KernelRows:
+        """Kernel values with the support vectors, by their index if they have one."""
+        kernel: Any = self.kernel
+        if not self.index:
+            return kernel.rows(self.documents, device)
+        of_sum = kernel.structure.terms[0][1] is not kernel
+        return SumRows(kernel, self.documents, device, self.index) if of_sum else self.index[0]
 
     @cached_property
     def views(self) -> tuple[View, ...]:

@@ -36,14 +36,15 @@ class CombinedRows(ABC):
     `terms` are weights and fitted kernels, `documents` the columns.
     """
 
+    parts: Sequence[contract.KernelRows]
+
     def __init__(
-        self, kernel: Any, terms: Sequence[tuple[float, Any]], documents: Documents, device: Device
-    ) -> None:
+        self, kernel: Any, terms: Sequence[tuple[float, Any]], documents: Documents, device: Device,
+        parts: Sequence[contract.KernelRows] = (),
+    ) -> None:  # fmt: skip
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.terms = terms
-        self.parts: list[contract.KernelRows] = [
-            term.rows(term.structure.read(documents), device) for _, term in terms
-        ]
+        self.parts = parts or [term.rows(term.structure.read(documents), device) for _, term in terms]
 
     @property
     def matrices(self) -> int:
@@ -100,8 +101,10 @@ class CombinedRows(ABC):
 class SumRows(CombinedRows):
     """Rows of a sum."""
 
-    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
-        super().__init__(kernel, kernel.structure.terms, documents, device)
+    def __init__(
+        self, kernel: Any, documents: Documents, device: Device, parts: Sequence[contract.KernelRows] = ()
+    ) -> None:
+        super().__init__(kernel, kernel.structure.terms, documents, device, parts)
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         values, steps = np.zeros((len(others), coef.shape[1])), self._steps(others, progress)

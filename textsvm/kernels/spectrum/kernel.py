@@ -77,11 +77,12 @@ from textsvm.kernels.spectrum.features import (
     is_weighted,
     read_vocabulary,
     represent,
+    spread_contributions,
 )
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, small, unpack
 from textsvm.linalg.factored import FactoredWeights, as_dense, scipy_sparse, should_factor
 from textsvm.linalg.products import Half
-from textsvm.linalg.sparse import Sparse, run_on_ranges
+from textsvm.linalg.sparse import Counts, Sparse, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, scipy, use_numpy
 from textsvm.runtime.device import Device
@@ -261,15 +262,46 @@ class PmerIndex:
             raise InputError(f"its index is damaged ({error}); train the model again") from None
         return cls(kernel, vocabulary, starts, owners, counts, numbers, squares)
 
+    @cached_property
+    def scale(self) -> Floats:
+        """As of `Normalisation`."""
+        return inverse_roots(self.squares) if self.kernel.normalised else np.ones(len(self.squares))
+
     def predictor(self, coef: Array, device: Device) -> FeaturePredictor:
         """Prediction with coef, shape (n_machines, n_sv)."""
-        scale = inverse_roots(self.squares) if self.kernel.normalised else np.ones(len(self.squares))
-        return FeaturePredictor(device, self, scale[:, None] * coef.T)
+        return FeaturePredictor(device, self, self.scale[:, None] * coef.T)
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
+        """As of `KernelRows`."""
+        _, own, _, (indptr, *entries) = self._read(others)
+        return (own.scale[:, None] * self._values(indptr, *entries) * self.scale).astype(np.float32)
+
+    def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
+        """As of `KernelRows`."""
+        return self.predictor(coef.T, devices.select("cpu")).values(others, progress)
+
+    def attribute(self, documents: Documents, coef: Floats) -> Contributions:
+        """Contributions of symbols to the values of documents with coef, shape (n, n_sv)."""
+        (vocabulary, counts), own, listed, (indptr, *entries) = self._read(documents)
+        terms, places, coefs = np.zeros(len(listed)), np.flatnonzero(listed), self.scale * coef
+        for d in range(len(documents)):
+            for piece, entry, owners, products in self._products(indptr[d], indptr[d + 1], *entries):
+                terms[places[piece]] = own.scale[d] * np.bincount(
+                    entry, products * coefs[d, owners], piece.stop - piece.start
+                )
+        return spread_contributions(documents, vocabulary, counts, terms)
 
     def products(
         self, others: Documents, columns: Normalisation, weights: Floats
     ) -> tuple[Floats, Normalisation]:
         """Kernel values without normalisation times weights (n_sv, n_machines), see `FeaturePredictor`."""
+        _, own, _, entries = self._read(others, columns)
+        return self._sums(*entries, weights=weights), own
+
+    def _read(
+        self, others: Documents, columns: Normalisation | None = None
+    ) -> tuple[tuple[Vocabulary, Counts], Normalisation, Bools, tuple[Array, ...]]:
+        """Counts of documents, their normalisation, whether each count has a list, and those that have."""
         vocabulary, counts = count(others, *self.kernel.lengths)
         pmers, factors = self.vocabulary.find(vocabulary), np.ones(int(vocabulary.first[-1]))
         if is_weighted(self.kernel):
@@ -281,54 +313,60 @@ class PmerIndex:
         indptr = np.concatenate([[0], np.cumsum(listed)])[x.indptr]
         features = x.features[listed]
         begins, ends = (self.starts[pmers[features] + k].astype(np.int64) for k in (0, 1))
-        if ((begins > ends) | (ends - begins > len(weights)) | (ends > len(self.owners))).any():
+        if ((begins > ends) | (ends - begins > len(self.squares)) | (ends > len(self.owners))).any():
             raise DamagedModel(DAMAGED)
-        entries = begins, ends, x.values[listed], counts.counts[listed], factors[features]
-        sums, size = np.empty((len(others), weights.shape[1])), max(1, BLOCK // len(weights))
-        for first in range(0, len(others), size):
+        entries = indptr, begins, ends, x.values[listed], counts.counts[listed], factors[features]
+        return (vocabulary, counts), own, listed, entries
+
+    def _sums(self, indptr: Ints, *entries: Array, weights: Floats) -> Floats:
+        """`_values` times weights (n_sv, n_machines)."""
+        sums, size = np.empty((len(indptr) - 1, weights.shape[1])), max(1, BLOCK // len(weights))
+        for first in range(0, len(sums), size):
             rows = indptr[first : first + size + 1]
             of_rows = (array[rows[0] : rows[-1]] for array in entries)
             sums[first : first + size] = [row @ weights for row in self._values(rows - rows[0], *of_rows)]
-        return sums, own
+        return sums
 
     def _values(self, indptr: Ints, begins: Ints, ends: Ints, *own: Array) -> Floats:
         """Products of rows of X with the support vectors, given the lists of their p-mers."""
-        unary, damaged = self.kernel.weight == "intersection", np.zeros(1, bool)
         values = np.zeros((len(indptr) - 1, len(self.squares)))
-        amounts = weigh("count" if unary else self.kernel.weight, self.numbers).astype(np.float64)
-        lists = self.owners, self.counts, amounts, unary
         if use_numpy(int((ends - begins).sum())):
             for d, row in enumerate(values):
-                of_row = slice(indptr[d], indptr[d + 1])
-                for a, b in runs_of(np.cumsum(ends[of_row] - begins[of_row]) // PIECE):
-                    piece = slice(indptr[d] + a, indptr[d] + b)
-                    arrays = [array[piece] for array in (begins, ends, *own)]
-                    _add_by_numpy(arrays, lists, row, damaged)
-        else:
-            offsets, arrays = np.concatenate([[0], np.cumsum(ends - begins)])[indptr], [begins, ends, *own]
-            run_on_ranges(offsets, lambda i, j: _add_lists(i, j, indptr, *arrays, *lists, values, damaged))
+                for _, _, owners, terms in self._products(indptr[d], indptr[d + 1], begins, ends, *own):
+                    # In the order of `_add_lists`, so that sums have its bits.
+                    row[:] = np.bincount(np.append(np.arange(len(row)), owners), np.append(row, terms))
+            return values
+        offsets, damaged = np.concatenate([[0], np.cumsum(ends - begins)])[indptr], np.zeros(1, bool)
+        arrays = indptr, begins, ends, *own, self.owners, self.counts, *self._amounts, values, damaged
+        run_on_ranges(offsets, lambda i, j: _add_lists(i, j, *arrays))
         if damaged[0]:
             raise DamagedModel(DAMAGED)
         return values
 
+    @property
+    def _amounts(self) -> tuple[Floats, bool]:
+        """Values of `numbers` before weighting, and whether products are minima of them."""
+        unary = self.kernel.weight == "intersection"
+        return weigh("count" if unary else self.kernel.weight, self.numbers).astype(np.float64), unary
 
-def _add_by_numpy(arrays: Sequence[Array], lists: Sequence[Array], row: Floats, damaged: Bools) -> None:
-    """`_add_lists` for a single row."""
-    begins, ends, x, own_counts, factors = arrays
-    owners, counts, amounts, unary = lists
-    lengths = ends - begins
-    at = np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-    numbers, own, entry = counts[at], owners[at], np.repeat(np.arange(len(x)), lengths)
-    if (numbers >= len(amounts)).any() or (own >= len(row)).any():
-        damaged[0] = True
-        return
-    amount, value = amounts[numbers], x.astype(np.float64)[entry]
-    if unary:
-        terms = value * value * np.minimum(amount, own_counts[entry])
-    else:
-        terms = value * (factors[entry] * amount).astype(np.float32)
-    # In the order of `_add_lists`, so that sums have its bits.
-    row[:] = np.bincount(np.append(np.arange(len(row)), own), np.append(row, terms))
+    def _products(
+        self, first: int, last: int, *of_pmers: Array
+    ) -> Iterator[tuple[slice, Ints, UnsignedInts, Floats]]:
+        """Pieces of a row of X: p-mer, support vector and product of all entries of the lists."""
+        amounts, unary = self._amounts
+        for a, b in runs_of(np.cumsum(of_pmers[1][first:last] - of_pmers[0][first:last]) // PIECE):
+            piece = slice(first + a, first + b)
+            begins, ends, x, own_counts, factors = [array[piece] for array in of_pmers]
+            lengths = ends - begins
+            at = np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+            numbers, owners, entry = self.counts[at], self.owners[at], np.repeat(np.arange(b - a), lengths)
+            if (numbers >= len(amounts)).any() or (owners >= len(self.squares)).any():
+                raise DamagedModel(DAMAGED)
+            amount, value = amounts[numbers], x.astype(np.float64)[entry]
+            if unary:
+                yield piece, entry, owners, value * value * np.minimum(amount, own_counts[entry])
+            else:
+                yield piece, entry, owners, value * (factors[entry] * amount).astype(np.float32)
 
 
 @njit(nogil=True, cache=True)
@@ -447,8 +485,7 @@ class SpectrumAttributor(Attributor):
     def contributions(
         self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
-        weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
-        return rows.space.attribute(documents, lambda at, owner: weights[at, owner])
+        return rows.attribute(documents, coef)
 
     def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         return SpectrumCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
@@ -546,6 +583,11 @@ class HostSpectrum(HostFeatureRows):
         """The features of a length are a block."""
         first = self.space.vocabulary.first
         return self.space.starts[first[1:] if len(first) > 1 else first]
+
+    def attribute(self, documents: Documents, coef: Floats) -> Contributions:
+        """As `PmerIndex.attribute`."""
+        weights = self.x.transposed_dot(self.normalisation.scale[:, None] * coef.T)
+        return self.space.attribute(documents, lambda at, owner: weights[at, owner])
 
     def project(self, others: Documents) -> tuple[Sparse, Normalisation]:
         return self.space.project(others, self.normalisation)
