@@ -87,10 +87,10 @@ def test_texts_that_are_copies(first, second, equal):
 
 @settings(deadline=None)  # the first is compiled
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=9), st.booleans())
-def test_the_digest_of_a_row_does_not_depend_on_the_others(rows, several):
+def test_compiled_letters_have_the_digests_of_letters_found_by_python(rows, several):
     texts, width = [text for row in rows for text in row], 1 + several
-    together = copies._digests(texts, width).tolist()
-    assert together == [copies._digests(texts[k : k + width], width)[0] for k in range(0, len(texts), width)]
+    by_python, compiled = (copies._digests(texts, width, in_python) for in_python in (True, False))
+    assert by_python.tolist() == compiled.tolist()
 
 
 @pytest.mark.parametrize("hidden", ["\u200b", "\ufe0f", "\u00ad", "\u0085", "\U000e0041", "\u2062"])

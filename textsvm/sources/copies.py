@@ -4,8 +4,8 @@ A copy of a test document in the training part flatters the test, and so do trai
 A text is compared by a digest of 8 bytes of its letters, BLAKE2b: copies always have equal digests, whoever
 wrote them, so no text can hide that it is a copy. Other texts with equal digests only make an estimate more
 cautious; among a million texts that happens with probability 3e-8, and an author who wants two of his own
-texts to count as copies must try 2^32. Similar texts that are no copies are found from kernel values
-(`textsvm.training.leakage`).
+texts to count as copies must try 2^32. Letters are found on all cores. Similar texts that are no copies
+are found from kernel values (`textsvm.training.leakage`).
 """
 
 from __future__ import annotations
@@ -14,23 +14,29 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from textsvm.arrays import Bools, Ints, Words
 from textsvm.kernels.inputs import InputTable
-from textsvm.runtime.compiled import scipy
+from textsvm.runtime.compiled import njit, scipy, use_numpy
 from textsvm.runtime.parallel import run
 from textsvm.sources.base import KernelSource, Source
-from textsvm.text.encoding import Reading, decode, normalised, offsets_of, pieces_of
-from textsvm.text.normal_form import normal_form
+from textsvm.text.encoding import Reading, normalised, offsets_of, pieces_of
+from textsvm.text.normal_form import normal_form, normalise
 
 #: Non-ASCII punctuation and spaces that NFKC keeps.
 _MARKS = re.compile("[\u00a1-\u00bf\u2000-\u206f\u3000-\u303f]+")
 _BESIDE_LETTERS = (string.punctuation + string.whitespace).encode()
 _DIGITS = string.digits.encode()
+#: ASCII in lower case; 255 for punctuation and spaces.
+_KEPT = np.array(
+    [255 if byte in _BESIDE_LETTERS else ord(chr(byte).lower()) for byte in range(128)], np.uint8
+)
+#: Time of `_letters`, relative to that of other work of `use_numpy`.
+_PYTHON = 2
 #: Maximum number of digests of training texts in a model.
 MOST_DIGESTS = 1 << 16
 #: Texts with so many bytes of letters are compared without digits: numbers and dates of a template.
@@ -39,8 +45,9 @@ LONG = 40
 BUT_FOR = "but for case, spaces, punctuation and, in long texts, digits"
 
 
-def _letters(text: str, folded: str) -> bytes:
-    """The letters of a text, given in lower case, and its digits if it is short; else the text itself."""
+def _letters(text: str) -> bytes:
+    """The letters of a text, and its digits if it is short; the text itself if it has neither."""
+    folded = text.lower() if text.isascii() else _MARKS.sub("", normalise(text))
     letters = folded.encode("utf-8", "surrogatepass").translate(None, _BESIDE_LETTERS)
     without_digits = letters.translate(None, _DIGITS)
     if len(without_digits) >= LONG:
@@ -64,30 +71,37 @@ def text_digests(examples: Any, source: Source | None = None) -> Words | None:
         return None
     texts, width = list(chain.from_iterable(zip(*columns, strict=True))), len(columns)
     sizes = np.fromiter(map(len, texts), np.int64).reshape(-1, width).sum(axis=1)
+    if use_numpy(_PYTHON * int(sizes.sum())):
+        return _digests(texts, width, True)
     digests, bounds = np.empty(len(sizes), np.uint64), pieces_of(offsets_of(sizes))
 
     def digest(k: int) -> None:
         first, last = bounds[k : k + 2]
-        digests[first:last] = _digests(texts[first * width : last * width], width)
+        digests[first:last] = _digests(texts[first * width : last * width], width, False)
 
     run(digest, range(len(bounds) - 1))
     return digests
 
 
-def _digests(texts: list[str], width: int) -> Words:
+def _digests(texts: list[str], width: int, in_python: bool) -> Words:
     """Digests of rows of `width` texts."""
-    folded = [text.lower() if text.isascii() else "" for text in texts]
-    if others := [i for i, text in enumerate(texts) if not text.isascii()]:
-        form = normal_form("unicode", punctuation=True, keep_case=False)
-        points, lengths = normalised([texts[i] for i in others], Reading(form))
-        for i, piece in zip(others, np.split(points, np.cumsum(lengths)[:-1]), strict=True):
-            folded[i] = _MARKS.sub("", decode(piece))
-    letters = list(map(_letters, texts, folded))
-    rows = (b"\0".join(letters[k : k + width]) for k in range(0, len(letters), width))
-    return np.fromiter(map(_blake2b, rows), np.uint64)
+    rows = np.arange(len(texts)).reshape(-1, width)
+    digests = np.zeros(len(rows), np.uint64)
+    simple = np.fromiter(map(str.isascii, texts), bool, len(texts)).reshape(-1, width).all(axis=1)
+    for form, part in (("none", np.flatnonzero(simple)), ("unicode", np.flatnonzero(~simple))):
+        if len(part) and not in_python:
+            reading = Reading(normal_form(form, punctuation=True, keep_case=False))
+            points, lengths = normalised([texts[i] for i in rows[part].ravel()], reading)
+            letters, ends = _letters_of(points, lengths.reshape(-1, width), _KEPT)
+            content, starts = memoryview(letters), [0, *ends.tolist()]
+            hashed = (_blake2b(content[a:b]) if b > a else 0 for a, b in pairwise(starts))
+            digests[part] = np.fromiter(hashed, np.uint64, len(part))
+    for i in np.flatnonzero(digests == 0):  # left to Python: texts without letters
+        digests[i] = _blake2b(b"\0".join(_letters(texts[k]) for k in rows[i]))
+    return digests
 
 
-def _blake2b(content: bytes) -> int:
+def _blake2b(content: bytes | memoryview) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
 
 
@@ -168,3 +182,51 @@ def _join(groups: Ints, first: Ints, second: Ints) -> Ints:
     columns = np.concatenate([leader[number], second])
     graph = scipy.sparse.coo_matrix((np.ones(len(rows), np.int8), (rows, columns)), shape=(n, n))
     return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
+
+
+@njit(nogil=True, cache=True)
+def _letters_of(points, lengths, table):
+    """Letters of rows of texts as UTF-8, and their ends; empty for a row with a text without letters."""
+    ends = np.zeros(len(lengths), np.int64)
+    letters = np.empty(points.itemsize * len(points) + lengths.size, np.uint8)
+    end = first = 0
+    for row in range(len(lengths)):
+        size = end
+        for column in range(lengths.shape[1]):
+            start, last = size + (column > 0), first + lengths[row, column]
+            letters[size] = 0  # between columns
+            size = _write_letters(points, first, last, table, False, letters, start)
+            if size - start < LONG:
+                size = _write_letters(points, first, last, table, True, letters, start)
+            first = last
+            if size == start:
+                size = end
+                break
+        first += lengths[row, column + 1 :].sum()
+        ends[row] = end = size
+    return letters, ends
+
+
+@njit(nogil=True, cache=True)
+def _write_letters(points, first, last, table, with_digits, letters, size):
+    """Write the letters of a text as UTF-8, and its digits if wanted; return the end."""
+    for j in range(first, last):
+        point = np.uint32(points[j])
+        if point < 128:
+            byte = table[point]
+            letters[size] = byte
+            size += (byte < 255) & (with_digits | (byte < 48) | (byte > 57))
+        elif point < 0x800:
+            if point > 0xBF or point < 0xA1:
+                letters[size], letters[size + 1] = 0xC0 | point >> 6, 0x80 | point & 63
+                size += 2
+        elif point < 0x10000:
+            if not (0x2000 <= point <= 0x206F or 0x3000 <= point <= 0x303F):
+                letters[size], letters[size + 1] = 0xE0 | point >> 12, 0x80 | point >> 6 & 63
+                letters[size + 2] = 0x80 | point & 63
+                size += 3
+        else:
+            letters[size], letters[size + 1] = 0xF0 | point >> 18, 0x80 | point >> 12 & 63
+            letters[size + 2], letters[size + 3] = 0x80 | point >> 6 & 63, 0x80 | point & 63
+            size += 4
+    return size

@@ -8,6 +8,7 @@ all are written over a common alphabet. ASCII texts use a byte per character thr
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -33,6 +34,8 @@ FEW = 1 << 10
 #: Symbols per piece of work of `find_words`.
 PIECE = 1 << 20
 POINTS = sys.maxunicode + 1
+#: Tables as long as Unicode, reused by a thread: allocating them takes longer than reading a short text.
+_scratch = threading.local()
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class TextChunk:
     numbers: Ints
     lengths: Ints
     codes: NDArray[np.unsignedinteger]  #: uint8, uint16 or uint32 array, shape (total number of symbols,)
-    symbols: NDArray[np.uint32]  #: shape (number of symbols,): Alphabet, ascending
+    symbols: NDArray[np.uint32]  #: shape (number of symbols,): Alphabet in order of first occurrence
 
 
 def encode_characters(
@@ -75,12 +78,13 @@ def encode_characters(
 
     def place(k: int) -> None:
         chunk, parts[k] = parts[k], empty  # its memory is needed no longer
-        placed, numbers, ends = code_of[chunk.symbols][chunk.codes], chunk.numbers, offsets_of(chunk.lengths)
-        if len(numbers) == numbers[-1] - numbers[0] + 1:  # all texts are of one kind
-            codes[offsets[numbers[0]] : offsets[numbers[-1] + 1]] = placed
+        if use_numpy(len(chunk.codes)):
+            ends = offsets_of(chunk.lengths)
+            for i, first in enumerate(offsets[chunk.numbers]):
+                symbols = chunk.symbols[chunk.codes[ends[i] : ends[i + 1]]]
+                codes[first : first + chunk.lengths[i]] = code_of[symbols]
             return
-        for i, first, last in zip(numbers.tolist(), ends.tolist(), ends[1:].tolist(), strict=False):
-            codes[offsets[i] : offsets[i + 1]] = placed[first:last]
+        _place(chunk.codes, chunk.lengths, offsets[chunk.numbers], code_of[chunk.symbols], codes)
 
     run(place, range(len(parts)))
     return codes, offsets, alphabet
@@ -96,8 +100,12 @@ def gather(
     codes: NDArray[np.unsignedinteger], starts: Ints, stops: Ints
 ) -> tuple[NDArray[np.unsignedinteger], Ints]:
     """Concatenate ``codes[starts[k]:stops[k]]``; return the codes and their offsets."""
-    spans = zip(starts.tolist(), stops.tolist(), strict=True)
-    return np.concatenate([codes[:0], *(codes[a:b] for a, b in spans)]), offsets_of(stops - starts)
+    offsets = offsets_of(stops - starts)
+    if use_numpy(len(starts) + int(offsets[-1])):
+        return np.concatenate([codes[:0], *(codes[a:b] for a, b in zip(starts, stops, strict=True))]), offsets
+    taken = np.empty(offsets[-1], codes.dtype)
+    _gather(codes, starts, offsets, taken)
+    return taken, offsets
 
 
 def offsets_of(lengths: Iterable[int]) -> Ints:
@@ -168,13 +176,14 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[TextChunk]:
 
 def _numbered(points: Array) -> NDArray[np.uint32]:
     """Replace code points by codes in place; return the code point of each code."""
-    occurs = np.zeros(int(points.max(initial=0)) + 1, bool)
-    occurs[points] = True
-    symbols = np.flatnonzero(occurs).astype(np.uint32)
-    code_of = np.empty(len(occurs), points.dtype)
-    code_of[symbols] = np.arange(len(symbols))
-    points[:] = code_of[points]
-    return symbols
+    if use_numpy(len(points)):
+        distinct_points, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        points[:] = np.argsort(order)[numbers]
+        return distinct_points[order].astype(np.uint32)
+    if not hasattr(_scratch, "number"):
+        _scratch.number, _scratch.symbols = np.zeros((2, POINTS), np.uint32)
+    return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
 
 
 def normalised(texts: list[str], reading: Reading) -> tuple[Array, Ints]:
@@ -319,6 +328,42 @@ def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
     return at
 
 
+@njit(nogil=True, cache=True)
+def _number(points, number, symbols):
+    """Replace code points by codes in order of first occurrence; return how many there are.
+
+    `number` is all zero before and after; `symbols` receives the code point of each code.
+    """
+    n = 0
+    for j in range(len(points)):
+        point = points[j]
+        if not number[point]:
+            symbols[n] = point
+            n += 1
+            number[point] = n
+        points[j] = number[point] - 1
+    for symbol in symbols[:n]:
+        number[symbol] = 0
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _place(codes, lengths, first, code_of, out):
+    at = 0
+    for i in range(len(lengths)):
+        source, taken = codes[at : at + lengths[i]], out[first[i] : first[i] + lengths[i]]
+        for j in range(len(source)):
+            taken[j] = code_of[source[j]]
+        at += lengths[i]
+
+
+@njit(nogil=True, cache=True)
+def _gather(codes, first, offsets, out):
+    for i in range(len(first)):
+        for j in range(offsets[i + 1] - offsets[i]):  # a slice into a slice takes Numba 2 s to compile
+            out[offsets[i] + j] = codes[first[i] + j]
+
+
 @dataclass(frozen=True)
 class TokenSpans:
     """Spans of the codes of some documents."""
@@ -387,15 +432,44 @@ def pieces_of(offsets: Ints) -> list[int]:
 
 
 def _find(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
-    """First symbols and ends of the words of some documents, and the number of words of each document."""
-    kind_of = kinds[codes[offsets[0] : offsets[-1]]]
-    within, alone, first = kind_of == WITHIN, kind_of == ALONE, np.zeros(len(kind_of) + 1, bool)
+    starts, stops = np.empty((2, offsets[-1] - offsets[0] + 1), np.int64)
+    lengths = np.empty(len(offsets) - 1, np.int64)
+    if use_numpy(len(starts)):
+        return _find_few(kinds[codes[offsets[0] : offsets[-1]]], offsets, lengths)
+    n = _find_words(codes, offsets, kinds, starts, stops, lengths)
+    return starts[:n], stops[:n], lengths
+
+
+def _find_few(kinds: NDArray[np.uint8], offsets: Ints, lengths: Ints) -> tuple[Array, Array, Array]:
+    within, alone, first = kinds == WITHIN, kinds == ALONE, np.zeros(len(kinds) + 1, bool)
     first[offsets - offsets[0]] = True
-    before = np.concatenate([[False], within[:-1]]) & ~first[:-1] if len(within) else within
-    after = np.concatenate([within[1:], [False]]) & ~first[1:] if len(within) else within
+    before = np.concatenate([[False], within[:-1]]) & ~first[:-1] if len(kinds) else within
+    after = np.concatenate([within[1:], [False]]) & ~first[1:] if len(kinds) else within
     starts = np.flatnonzero(alone | (within & ~before)) + offsets[0]
     stops = np.flatnonzero(alone | (within & ~after)) + 1 + offsets[0]
-    return starts, stops, np.diff(np.searchsorted(starts, offsets))
+    lengths[:] = np.diff(np.searchsorted(starts, offsets))
+    return starts, stops, lengths
+
+
+@njit(nogil=True, cache=True)
+def _find_words(codes, offsets, kinds, starts, stops, lengths):
+    begun = ended = 0
+    for i in range(len(offsets) - 1):
+        before, inside = ended, False
+        for j in range(offsets[i], offsets[i + 1]):
+            # Without branches, which are unpredictable for words this short.
+            within, alone = kinds[codes[j]] == WITHIN, kinds[codes[j]] == ALONE
+            starts[begun] = j
+            begun += alone or (within and not inside)
+            stops[ended] = j
+            ended += inside and not within
+            stops[ended] = j + 1
+            ended += alone
+            inside = within
+        stops[ended] = offsets[i + 1]
+        ended += inside
+        lengths[i] = ended - before
+    return ended
 
 
 @njit(nogil=True, cache=True)
