@@ -30,7 +30,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "module-level __getattr__": (2, 2),
     "mutable module globals": (4, 4),
     'words "Any"': (1_069, 1_100),
-    "calls of getattr and hasattr": (103, 80),
+    "calls of getattr and hasattr": (104, 80),
     "class names defined more than once": (0, 0),
     '"what" per 10,000 docstring words': (1, 10),
     '"one" per 10,000 docstring words': (11, 25),
@@ -45,9 +45,9 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Of the running package, with the default kernel, a sum of three.
     "files entered by a fit": (54, 40),
     # Work on a device may be repeated on the CPU: the call and the settings for a device are moves.
-    "moves of a fit": (923, 700),
+    "moves of a fit": (934, 700),
     "files entered by a prediction": (21, 14),
-    "moves of a prediction": (188, 120),
+    "moves of a prediction": (196, 120),
     "base classes of SVC": (7, 10),
     "base classes of SVC, without scikit-learn's and object": (1, 3),
     "public members of SVC": (33, 40),
