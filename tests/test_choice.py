@@ -229,6 +229,7 @@ def test_few_pieces_of_longer_works_learn_no_weights(kernel):
     for name, model in chosen.items():
         assert ("of longer works" in model.chosen_) == (name in ("pieces", "about")), name
         assert ("idf" in model.chosen_) == (name not in ("pieces", "about")), name
+        assert ("shared" in model.chosen_) == (name in ("pieces", "about")), name
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fast"])

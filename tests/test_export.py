@@ -57,6 +57,7 @@ KERNELS = [
         (3, 1, 2),
     ),
     BoundedGap(1),
+    Spectrum((1, 3), "log", shared=True),
 ]  # fmt: skip
 VIEWS = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
 IGNORABLE = ignorable_texts(1000)

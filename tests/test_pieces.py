@@ -1,5 +1,6 @@
 """Long texts in pieces, and lines that many texts of a class begin or end with."""
 
+import csv
 import json
 from dataclasses import replace
 
@@ -163,6 +164,16 @@ def test_train_and_predict(novels, tmp_path):
     values = [json.loads(line)["value"] for line in explained]
     assert len(values) == len(model.pieces.cut(new))
     assert np.mean(values) == pytest.approx(row["decision"])
+    single = [
+        json.loads(line)
+        for line in run("predict", "m.textsvm", "new.txt", "--pieces", cwd=tmp_path).stdout.splitlines()
+    ]
+    assert [each["id"] for each in single] == [f"new.txt, piece {k + 1}" for k in range(len(values))]
+    assert [each["decision"] for each in single] == pytest.approx(values)
+    run("explain", "m.textsvm", "new.txt", "-o", "new.html", cwd=tmp_path)
+    page = (tmp_path / "new.html").read_text()
+    assert "Which piece is whose" in page
+    assert page.count("new.txt, piece 2") >= 4  # points of both classes, the table, the explanation
     assert "cannot be exported" in fails("export", "-q", tmp_path / "m.textsvm", "-o", tmp_path / "x.html")
     added = tmp_path / "added"
     added.mkdir()
@@ -206,3 +217,29 @@ def test_strip_common(tmp_path):
     both = [load(model / name).decision_function([text])[0] for name in ("plain", "stripped")]
     assert both[0] < both[1]
     assert load(model / "stripped").decision_function([novel("Birch", 80)])[0] == pytest.approx(both[1])
+
+
+def test_pieces_of_the_rows_of_a_table(tmp_path):
+    """Their cells are repeated; rows without a text keep their place."""
+    texts = [novel(author, k, 40) for k in range(4) for author in WORDS]
+    rows = [{"text": text, "label": list(WORDS)[i % 2], "title": f"t{i}"} for i, text in enumerate(texts)]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    report("train", tmp_path / "train.jsonl", "--chunk", "500", "-o", tmp_path / "m")
+    new = [
+        {"text": novel("Ash", 70, 30), "title": "a"},
+        {"text": "", "title": "b"},
+        {"text": "roses", "title": "c"},
+    ]
+    (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, new)))
+    done = run("predict", "m", "new.jsonl", "--pieces", "-o", "out.csv", cwd=tmp_path)
+    assert done.returncode == 1  # a row has no text
+    with open(tmp_path / "out.csv", newline="") as stream:
+        found = list(csv.DictReader(stream))
+    titles = [row["title"] for row in found]
+    assert titles == sorted(titles)
+    assert (titles.count("a") > 1, titles.count("b"), titles.count("c")) == (True, 1, 1)
+    assert [row["label"] for row in found if row["title"] == "b"] == [""]
+    report("train", tmp_path / "train.jsonl", "-o", tmp_path / "whole")
+    assert "needs; train it with --chunk" in fails(
+        "predict", tmp_path / "whole", tmp_path / "new.jsonl", "--pieces"
+    )

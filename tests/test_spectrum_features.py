@@ -1,5 +1,7 @@
 """Weights of p-mers by what they tell about the class: against the textbook, saved, and learnt from folds."""
 
+from collections import Counter
+
 import numpy as np
 import oracles
 import pytest
@@ -53,6 +55,24 @@ def test_agrees_with_the_textbook_also_on_unseen_documents(n_classes, p, weight,
     documents = encode(TRAIN)
     new = [(encode(NEW, documents.alphabet), NEW)]
     check(documents, CLASSES[n_classes], TRAIN, Spectrum(p, weight, idf, odds=True), new)
+
+
+@pytest.mark.parametrize("idf", [False, True])
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("p", [1, 3, (1, 3)])
+def test_shared_leaves_out_substrings_of_a_single_text(p, weight, idf):
+    texts = [*TRAIN, "xyz", "xyq"]
+    kernel, documents = Spectrum(p, weight, idf, shared=True), encode(texts)
+    p1, p2 = kernel.lengths
+    counts = Counter(u for s in texts for q in range(p1, p2 + 1) for u in oracles.pmers(s, q))
+    rare = oracles.learn_idf(texts, p1, p2)[0] if idf else dict.fromkeys(counts, 1.0)
+    value = oracle(p1, p2, weight, ({u: rare[u] * (n > 1) for u, n in counts.items()}, 0.0))
+    rows = kernel.fit(documents).rows(documents, CPU)
+    expected = np.array([[value(s, t) for t in texts] for s in texts])
+    np.testing.assert_allclose(rows.gram(), expected, rtol=2e-6, atol=1e-7)
+    new = encode(NEW, documents.alphabet)
+    expected = np.array([[value(s, t) for t in texts] for s in NEW])
+    np.testing.assert_allclose(rows.cross(new), expected, rtol=2e-6, atol=1e-7)
 
 
 @settings(max_examples=5, deadline=None)

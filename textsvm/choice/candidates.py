@@ -44,6 +44,7 @@ PIECE = 1000  #: Fewest characters of a piece of a longer work in the mean
 PIECE_SPREAD = 0.2  #: Largest ratio of the standard deviation of the lengths of pieces to their mean
 FEW_PIECES = 100  #: Kernels learn no weights below this number of pieces of a class in the mean
 FEW_GROUPS = 20  #: The same for groups of texts
+PLAIN_OF_WORKS = 0.2  #: Weight of the plain kernel for few works
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
 _AMBIGUOUS = r"[rykmswbdhv]"  #: Codes of ambiguous bases
@@ -81,10 +82,10 @@ class Candidate:
         if self.dna:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
-            learning = [Spectrum((1, 5), "log", idf=idf, odds=odds, keep_case=True)]
+            learning = [Spectrum((1, 5), "log", idf=idf, odds=odds, keep_case=True, shared=not idf)]
         shares = [1.0]
         if self.words:
-            words = Spectrum((1, 2), "log", idf=idf, odds=odds, tokens="words", keep_case=True)
+            words = Spectrum((1, 2), "log", idf, odds=odds, tokens="words", keep_case=True, shared=not idf)
             learning, shares = [*learning, words], [1 - self.word_share, self.word_share]
         weights = [*(round((1 - self.plain) * share, 6) for share in shares), self.plain]
         terms = [term for term in zip([*learning, plain], weights, strict=True) if term[1] > 0]
@@ -125,7 +126,7 @@ def auto_candidate(
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
     if works := few_works(texts, n_classes, n_groups):
-        return Candidate(has_words(texts), C=penalty_of(texts), works=works)
+        return Candidate(has_words(texts), plain=PLAIN_OF_WORKS, C=penalty_of(texts), works=works)
     enough = enough_of_class(texts, n_classes)
     plain = LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough
     words, plain = round((1 - plain) * enough / 2, 2), round(plain, 2)

@@ -21,6 +21,7 @@ from textsvm.reporting.formatting import runs, sides, visible
 from textsvm.reporting.tables import DIALECTS, json_line, line_of
 
 if TYPE_CHECKING:
+    from textsvm.arrays import AnyArray, Floats
     from textsvm.evaluation.explanation import Explanation, Substring
     from textsvm.model.top_features import Feature, TopFeatures
 
@@ -125,7 +126,9 @@ def explain(
     if explain_options.similar and fitted.support.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
     if output is not None:
-        _write_page(output, model, documents.ids, explained)
+        rolling = fitted.classes is not None and documents.piece_of is not None
+        decision = fitted.decision_function(documents.texts) if rolling else None
+        _write_page(output, model, documents.ids, explained, decision, fitted.classes)
     if printing.json:
         for identifier, explanation in zip(documents.ids, explained, strict=True):
             console.print_json({"id": identifier, **explanation.as_dict()})
@@ -139,11 +142,19 @@ def explain(
         console.say(f"note: {more:,} more documents are not shown; --json prints all")
 
 
-def _write_page(output: Output, model: Path, ids: Sequence[str], explained: Sequence[Explanation]) -> None:
-    """Write all explained documents as a page."""
-    from textsvm.reporting import html, sections
+def _write_page(
+    output: Output, model: Path, ids: Sequence[str], explained: Sequence[Explanation],
+    decision: Floats | None, classes: AnyArray | None,
+) -> None:  # fmt: skip
+    """Write all explained documents as a page; `decision` are the values of pieces of texts."""
+    from textsvm.reporting import html, maps, sections
 
-    articles = [sections.explanation_section(*pair) for pair in zip(ids, explained, strict=True)]
+    articles = (
+        []
+        if decision is None
+        else [maps.rolling_section(ids, decision, [] if classes is None else [*map(str, classes)])]
+    )
+    articles += [sections.explanation_section(*pair) for pair in zip(ids, explained, strict=True)]
     lead = f"{plural(len(explained), 'document')} explained by {model.name}"
     output.write_lines([html.page(f"Predictions of {model.name}", lead, articles)])
 

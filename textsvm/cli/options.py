@@ -249,6 +249,9 @@ class PredictedValues:
         metavar="K",
         min=1,
     )
+    pieces: bool = option_field(
+        "Predict the pieces of texts one by one, by a model of `train --chunk`.", default=False
+    )
     all_classes: bool = option_field(
         "Tables: a column for the decision value of each class, and with --proba for its probability.",
         default=False,

@@ -57,6 +57,8 @@ def check(values: PredictedValues, model: TrainedModel, path: Path, limits: list
                 f"{path} is not calibrated, which --{name} needs; train a classifier with "
                 "`textsvm train --calibrate sigmoid`"
             )
+    if values.pieces and (model.pieces is None or model.pieces.length is None):
+        raise InputError(f"{path} does not cut texts, which --pieces needs; train it with --chunk")
     if values.top is not None and isinstance(rule, NumberRule):
         raise InputError(f"{path} predicts numbers and has no labels, which --top needs")
 
@@ -84,7 +86,8 @@ class Printer:
     """Predicts documents and prints them; counts failures."""
 
     def __init__(self, console: Console, model: TrainedModel, values: PredictedValues, format: str) -> None:
-        self.model = model
+        self._pieces = model.pieces if values.pieces else None
+        self.model = replace(model, pieces=None) if values.pieces else model
         self.failures = 0
         self._console = console
         self._training = RecordedOptions.of(model)
@@ -148,6 +151,9 @@ class Printer:
             for identifier, problem in documents.problems:
                 self._console.say(f"note: {identifier}: {problem}")
             corpora.check_letters(self._console, self._kernel, documents)
+            documents = (
+                documents if self._pieces is None or not len(documents) else documents.cut(self._pieces)
+            )
             rows = self._rows(documents) if len(documents) else iter(())
             for row, cells in _with_invalid(documents, rows, self.model):
                 if self._table is not None:

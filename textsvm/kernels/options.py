@@ -71,7 +71,7 @@ def choice(name: str, help: str, default: str, choices: tuple[str, ...], bare: b
 #: Parameters that only a spelled-out kernel takes; `textsvm tune` has an option for each other one.
 SPELLED_ONLY = {
     "alphabet", "bits", "coef0", "d", "degree", "encoder", "filter", "keep_case", "l", "odds", "relative",
-    "span",
+    "shared", "span",
 }  # fmt: skip
 TOKENS = ("characters", "words", "whitespace", "blosum62")
 #: Options of every kernel of symbols.
@@ -118,6 +118,7 @@ SPECTRUM = (
     choice("weight", COUNT, "count", WEIGHTS),
     Option("idf", "give rare substrings more weight"),
     Option("odds", "give substrings that distinguish classes more weight"),
+    Option("shared", "leave out substrings of a single training text"),
     *SYMBOLS,
 )
 

@@ -190,6 +190,8 @@ def _name_of(kernel: Kernel, params: dict[str, object]) -> tuple[str, set[str]]:
 def _piece(option: Option, params: dict[str, object]) -> tuple[str, set[str]]:
     """Text of an option that sets these parameters, and their names; "" and no names if it cannot."""
     text, value = option.name, "True"
+    if params.get(option.name) is False:
+        return "", set()
     if option.metavar:
         value = (option.text(params) if option.text else str(params[option.name])).replace("e+", "e")
         text = value if option.bare else f"{option.name}={value}"

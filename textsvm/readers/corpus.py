@@ -375,7 +375,10 @@ class Corpus:
         whole, place = self.subset(numbers), np.arange(len(texts)) - np.searchsorted(numbers, numbers)
         ids = [f"{name}, piece {k}" for name, k in zip(whole.ids, (place + 1).tolist(), strict=True)]
         groups, of = whole.groups or whole.ids, numbers.tolist()
-        return replace(whole, ids=ids, texts=texts, groups=groups, piece_of=of, pieces=pieces)
+        rows = self.rows and [self.rows[i] for i in of]
+        invalid = [(int(np.searchsorted(numbers, i)), document) for i, document in self.invalid]
+        whole = replace(whole, ids=ids, texts=texts, groups=groups, rows=rows, invalid=invalid)
+        return replace(whole, piece_of=of, pieces=pieces)
 
     @property
     def first_pieces(self) -> Corpus:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Floats, Ints
 from textsvm.evaluation.class_map import ClassMap, Projection
+from textsvm.model.rules import by_class
 from textsvm.reporting.charts import SHAPES, TOP, WIDE, Axis, Chart, percent, plain
 from textsvm.reporting.curves import card
-from textsvm.reporting.formatting import cut
+from textsvm.reporting.formatting import cut, html_table, safe, section
 from textsvm.runtime.compiled import scipy
 
 #: Leaves of a tree; a larger tree is not drawn.
@@ -53,6 +54,28 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
     more = " The name of a class stands at the mean of its documents." if classes and not named else ""
     sections.append(card("Map of the documents", chart, key, _COMPONENTS + more, wide=True, first=len(key)))
     return [section for section in sections if section]
+
+
+def rolling_section(ids: Sequence[str], decision: Floats, classes: Sequence[str]) -> str:
+    """Decision values along pieces of texts, a line for each class, and the class of each piece."""
+    decision, places = by_class(decision), np.arange(1, len(ids) + 1)
+    bounds = float(decision.min()), float(decision.max())
+    chart = Chart(
+        "Decisions along the pieces", Axis((1, len(ids)), "piece"), Axis(bounds, "decision"), width=WIDE
+    )
+    for code in range(len(classes)):
+        chart.line(places, decision[:, code], colour_of(code))
+        titles = [f"{classes[code]}: {name}" for name in ids]
+        chart.points(places, decision[:, code], colour_of(code), shape_of(code), titles, 3.0)
+    key = [(f"{shape_of(code)} {name}", colour_of(code)) for code, name in enumerate(classes)]
+    best = decision.argmax(axis=1).tolist()
+    cells = zip(ids, best, decision.max(axis=1).tolist(), strict=True)
+    rows = [(safe(name), safe(classes[code]), f"{value:+.3f}") for name, code, value in cells]
+    table = html_table(("piece", "class", "decision"), rows)
+    note = "The decision of a text is the mean of those of its pieces."
+    return card("Which piece is whose", chart, key, note, wide=True, first=len(key)) + section(
+        "Pieces", table
+    )
 
 
 def colour_of(code: int) -> str:

@@ -70,7 +70,8 @@ class CudaCountedDocuments(CountedPanels):
     def weights(self, kernel: PmerKernel, train: Ints) -> PmerWeights:
         """Weights that a kernel learns from all documents; `train` must select all."""
         odds = self._odds(self.documents.classes).get() if kernel.odds else None
-        return PmerWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
+        df, shared = self.df.get(), bool(kernel.shared)
+        return PmerWeights(self.vocabulary, df, len(train), bool(kernel.idf), odds, shared)
 
     def _odds(self, classes: Array) -> Array:
         """`features.log_odds` of all documents."""

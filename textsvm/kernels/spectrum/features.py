@@ -66,6 +66,7 @@ class PmerKernel(SymbolKernel):
     idf: bool = False
     normalised: bool = True
     odds: bool = False
+    shared: bool = False
 
     @property
     def _learns(self) -> bool:
@@ -97,14 +98,14 @@ class PmerKernel(SymbolKernel):
             return
         self.check()
         try:
-            self.weights_ = PmerWeights.from_state(state, *self.lengths, self.idf, self.odds)
+            self.weights_ = PmerWeights.from_state(state, self)
         except DAMAGE as error:
             raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
 
 
 def is_weighted(kernel: PmerKernel) -> bool:
     """Whether a spectrum kernel has learnt weights."""
-    return bool(kernel.idf or kernel.odds)
+    return bool(kernel.idf or kernel.odds or kernel.shared)
 
 
 def check_fitted(kernel: PmerKernel) -> None:
@@ -122,6 +123,7 @@ class PmerWeights:
     n: int  #: Number of training documents
     idf: bool = True  #: Whether to weight by idf
     odds: Floats | None = None  #: shape (number of p-mers + 1,): The last is of unknown p-mers
+    shared: bool = False  #: Whether p-mers of fewer than two training documents weigh nothing
 
     @cached_property
     def table(self) -> Floats:
@@ -132,6 +134,7 @@ class PmerWeights:
         """Weights of p-mers by their numbers, -1 for unknown p-mers."""
         df = np.where(pmers >= 0, self.df[pmers], 0) if len(self.df) else np.zeros(len(pmers), np.int64)
         weights = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
+        weights = weights * (df > 1) if self.shared else weights
         return weights if self.odds is None else weights * self.odds[pmers]
 
     def weights(self, vocabulary: Vocabulary) -> Floats:
@@ -152,25 +155,27 @@ class PmerWeights:
         return state | learnt | {"df": self.df, "sizes": np.array([self.n, self.vocabulary.n_symbols])}
 
     @classmethod
-    def from_state(cls, state: Arrays, p1: int, p2: int, idf: bool = True, odds: bool = False) -> PmerWeights:
+    def from_state(cls, state: Arrays, kernel: PmerKernel) -> PmerWeights:
         """Restore from checked arrays of `state`; KeyError or ValueError if they are damaged."""
         n, n_symbols = (int(x) for x in np.asarray(state["sizes"]).reshape(2))
         if n < 0 or not 0 <= n_symbols <= MAX_SYMBOLS:
             raise ValueError("sizes are out of range")
         df = np.asarray(state["df"])
-        vocabulary = read_vocabulary(state, p1, p2, n_symbols)
+        vocabulary = read_vocabulary(state, *kernel.lengths, n_symbols)
         if df.shape != (vocabulary.first[-1],) or df.dtype.kind != "i":
             raise ValueError("df does not match the keys")
         if len(df) and not 0 <= df.min() <= df.max() <= n:
             raise ValueError("df is out of range")
-        learnt = np.asarray(state["odds"]) if odds else None
+        learnt = np.asarray(state["odds"]) if kernel.odds else None
         if learnt is not None and learnt.shape == df.shape:
             learnt = np.append(learnt, 0)  # a model saved when unknown p-mers had no odds
         if learnt is not None and (learnt.shape != (len(df) + 1,) or learnt.dtype != np.float64):
             raise ValueError("odds do not match the keys")
         if learnt is not None and not (np.isfinite(learnt) & (learnt >= 0)).all():
             raise ValueError("odds are out of range")
-        return cls(vocabulary, df.astype(np.int64, copy=False), n, idf, learnt)
+        return cls(
+            vocabulary, df.astype(np.int64, copy=False), n, bool(kernel.idf), learnt, bool(kernel.shared)
+        )
 
 
 def log_odds(counts: sparse.Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
@@ -510,7 +515,7 @@ class CountedDocuments:
         counts, classes = self.counts, self.documents.classes
         df = sparse.count_features_of(counts.indptr, counts.features, train, int(self.vocabulary.first[-1]))
         odds = log_odds(counts, train, classes[train], df) if kernel.odds and classes is not None else None
-        return PmerWeights(self.vocabulary, df, len(train), bool(kernel.idf), odds)
+        return PmerWeights(self.vocabulary, df, len(train), bool(kernel.idf), odds, bool(kernel.shared))
 
     def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from the documents `train`."""

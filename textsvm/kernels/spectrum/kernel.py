@@ -180,9 +180,7 @@ class SpectrumWeights:
             vocabulary = read_vocabulary(keys, p1, p2, n_symbols)
             if is_weighted(kernel):
                 learnt = {name: state[name] for name in ("sizes", "df", "odds") if name in state}
-                kernel.weights_ = PmerWeights.from_state(
-                    keys | learnt, p1, p2, bool(kernel.idf), bool(kernel.odds)
-                )
+                kernel.weights_ = PmerWeights.from_state(keys | learnt, kernel)
                 vocabulary = kernel.weights_.vocabulary
             vectors = WeightVectors.from_state(state, vocabulary, kernel.weight == "intersection")
         except DAMAGE as error:
@@ -416,7 +414,7 @@ class SpectrumCost(Cost):
     @property
     def sharing(self) -> SharedLengths | None:
         kernel = self.kernel
-        if kernel.odds:
+        if kernel.odds or kernel.shared:
             return None  # the weight of a p-mer depends on all lengths
         return SharedLengths(kernel.lengths[0], kernel.weight, bool(kernel.idf))
 
@@ -511,6 +509,8 @@ class Spectrum(PmerKernel):
         Distinguish upper and lower case.
     odds : bool
         Weight every p-mer by its log-odds for the classes (`spectrum.features`), learnt by `fit`.
+    shared : bool
+        Leave out p-mers of a single training text.
 
     Examples
     --------
