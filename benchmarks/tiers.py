@@ -33,7 +33,6 @@ from textsvm.kernels import GappedKmers
 from textsvm.kernels.base import Kernel
 from textsvm.model.settings import ClassifierSettings
 from textsvm.runtime.device import Device, select
-from textsvm.solvers.columns import MIN_COLUMNS, n_pieces
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.training.problems import as_target, problem_of
@@ -165,15 +164,12 @@ def planned_tasks(folder: Path, most: float) -> list[TrainTest]:
     return [*tasks, gene_families(int(min(1280, most / 1000)))]
 
 
-def seconds_of(model: SVC, rough: bool) -> float:
+def seconds_of(model: SVC) -> float:
     """Seconds on the cores that the plan assumes of a training that took one."""
     stages, machines = model.seconds_, len(model.model_.record.solutions)
     if "gram" in stages:
         return (stages["gram"] + stages["solve"]) / CORES
-    pieces = n_pieces(machines)
-    if not rough and machines >= MIN_COLUMNS:  # later each machine is solved alone
-        pieces = machines
-    return stages["features"] / CORES + stages["solve"] / min(CORES, pieces)
+    return stages["features"] / CORES + stages["solve"] / min(CORES, machines)
 
 
 def compare_ways(task: TrainTest, kernel: Any) -> dict[str, Any]:
@@ -187,7 +183,7 @@ def compare_ways(task: TrainTest, kernel: Any) -> dict[str, Any]:
     assert match is not None, plan
     chosen, other = ("features", "gram") if plan.startswith("none, ") else ("gram", "features")
     predicted = dict(zip((chosen, other), map(float, match.groups()), strict=True))
-    measured = {way: seconds_of(fits[way], rough) for way in ("features", "gram")}
+    measured = {way: seconds_of(fits[way]) for way in ("features", "gram")}
     return {
         "set": task.name, "n": len(task.train),
         "characters a text": float(np.mean([len(text) for text in task.train])),

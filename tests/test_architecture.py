@@ -15,7 +15,7 @@ from textsvm.cli import COMMANDS
 
 #: Limit of each figure and its goal. A limit is the figure that was reached; it only falls.
 LIMITS: dict[str, tuple[float, float]] = {
-    "lines of textsvm/": (68_870, 64_000),
+    "lines of textsvm/": (68_702, 64_000),
     "lines of the applications": (9_916, 10_500),
     "lines of C, JavaScript, HTML and CSS": (2_785, 2_800),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
@@ -45,7 +45,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Of the running package, with the default kernel, a sum of three.
     "files entered by a fit": (54, 40),
     # Work on a device may be repeated on the CPU: the call and the settings for a device are moves.
-    "moves of a fit": (934, 700),
+    "moves of a fit": (928, 700),
     "files entered by a prediction": (21, 14),
     "moves of a prediction": (196, 120),
     "base classes of SVC": (7, 10),

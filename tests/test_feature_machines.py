@@ -13,7 +13,7 @@ from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.solvers import feature_machines
-from textsvm.solvers.columns import BLOCK, FEW, MachineColumns, solve_columns
+from textsvm.solvers.columns import BLOCK, FEW, solve_columns
 from textsvm.solvers.feature_machines import Face, balance, descend_face, solve_by_descent
 from textsvm.solvers.problems import Classification, Labelling
 from textsvm.solvers.solution import Stopping
@@ -111,10 +111,10 @@ def test_descent_of_some_rows_takes_the_scale_of_the_bias_from_them():
     )
     signs, index = np.where(y == 1, 1, -1).astype(np.int8)[:, None], np.arange(200)
     box = np.full((200, 1), 1e-3, np.float32)
-    one = solve_columns(rows, MachineColumns(index, signs, box), 1e-3)
-    other = solve_columns(large, MachineColumns(index, signs, box / 1024), 1e-3)  # the same machine
-    assert other.epochs == one.epochs
-    np.testing.assert_allclose(other.alpha * 1024, one.alpha, rtol=1e-4, atol=1e-9)
+    weights, bias = solve_columns(rows, index, signs, box, 1e-3, 1000)
+    others, other_bias = solve_columns(large, index, signs, box / 1024, 1e-3, 1000)  # the same machine
+    np.testing.assert_allclose(others * 32, weights, rtol=1e-3, atol=1e-7)
+    np.testing.assert_allclose(other_bias, bias, rtol=1e-3)
 
 
 def test_a_duality_gap_that_is_small_enough_ends_the_work():

@@ -30,7 +30,7 @@ from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage, one_blas_thread, run
-from textsvm.solvers.columns import MachineColumns, solve_columns
+from textsvm.solvers.columns import solve_columns
 from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
 from textsvm.sources.copies import in_lone_groups, joined, merge_groups, n_copies
 from textsvm.text.documents import Documents, MultiView
@@ -364,18 +364,18 @@ class Trials:
         classes = np.arange(1 if self.n_classes == 2 else 0, self.n_classes)
         rows = self.rows(kernel, train)
         signs = np.where(self.target[:, None] == classes, 1, -1).astype(np.int8)
-        weights, bias = list[Floats32](), []
-        # With the squared hinge loss, C is in the diagonal, which all columns share.
+        weights, bias = list[Floats32](), list[Floats32]()
+        # With the squared hinge loss, C is in the diagonal, which all machines share.
         for group in [penalties] if loss == "hinge" else [[C] for C in penalties]:
             box, rows_with_loss = self.weight[:, None] * np.repeat(group, len(classes)), rows
             if loss == "squared_hinge":
                 rows_with_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box[:, 0]))
                 box *= 2 * MOST_SLACK
-            columns = MachineColumns(train, np.tile(signs, len(group)), box.astype(np.float32))
-            solution = solve_columns(rows_with_loss, columns, TOLERANCE, max_epochs=50)
-            weights += solution.weights
-            bias.append(solution.bias)
-        values = rows.x.take(test).dot(np.hstack(weights).astype(np.float64)) + np.concatenate(bias)
+            of_group = np.tile(signs, len(group)), box.astype(np.float32)
+            solution = solve_columns(rows_with_loss, train, *of_group, TOLERANCE, max_epochs=50)
+            weights.append(solution[0])
+            bias.append(solution[1])
+        values = rows.x.take(test).dot(np.vstack(weights).T.astype(np.float64)) + np.concatenate(bias)
         return values.reshape(len(test), len(penalties), len(classes)).swapaxes(0, 1)
 
 

@@ -89,16 +89,14 @@ class Passes:
 
     C: float
     rough: bool  #: The tolerance of the default kernels
-    pieces: int  #: Machines, or groups of machines, that are solved side by side
-    together: bool  #: Whether the machines of a group share each pass
 
-    def seconds(self, n: int, machines: int, occurrences: int) -> float:
+    def seconds(self, machines: int, occurrences: int) -> float:
         """Predicted seconds on `CORES` cores, with 2 ms before and after the passes."""
         C = max(self.C, 0.5)
-        passes = 5.2 * machines**-0.28 * n**0.28 if self.together else 14.5
-        passes *= 0.78 * C**0.2 if self.rough else C**0.5
+        passes = 14.5 * (0.78 * C**0.2 if self.rough else C**0.5)
+        passes *= machines**0.25  # machines that are trained side by side share the caches
         visit = VISIT * (occurrences / 3e6) ** 0.1  # more weights are outside of the caches
-        return 2e-3 + passes * machines * occurrences * visit / min(CORES, self.pieces)
+        return 2e-3 + passes * machines * occurrences * visit / min(CORES, max(1, machines))
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class FeatureCase:
             return matrix / threads, (count + self.machines * (MANY_START + n * MANY_ROW)) / threads
         matrix += n**1.5 * self.machines**0.75 * costs.dual
         if device == "cpu" and self.passes is not None:
-            return matrix / threads, count / threads + self.passes.seconds(n, self.machines, self.occurrences)
+            return matrix / threads, count / threads + self.passes.seconds(self.machines, self.occurrences)
         per_machine = self.slowdown * (self.occurrences * costs.machine + n * costs.row) + costs.start
         solve = self.occurrences * costs.solve + self.machines * per_machine
         return matrix / threads, count / threads + solve / max(1, min(threads, self.machines))

@@ -1,22 +1,23 @@
-"""Many machines at once from sparse features: dual coordinate descent over columns (hinge loss, free bias).
+"""Machines from sparse features: dual coordinate descent over the rows (hinge loss, free bias).
 
-A column is a machine: signs y in {-1, 0, +1} (0: not trained on) and a box. All columns read the same rows
-of X, and reading is the main cost: row i is read once, its values f_c = w_c . x_i + b_c are computed for all
-columns side by side (contiguous in memory, for vector units), each alpha takes its best step
+A machine has signs y and a box. Row i is read, its value f = w . x_i + b is computed, alpha takes its best
+step
 
-    alpha <- clip(alpha - (y f + r alpha - 1) / (|x|^2 + r), 0, U),       w_c += (change of y alpha) x_i,
+    alpha <- clip(alpha - (y f + r alpha - 1) / (|x|^2 + r), 0, U),       w += (change of y alpha) x_i,
 
-and the row is read once more if any changed. r_i is the ridge of `textsvm.linalg.rows`.
+and the row is read once more if it changed. r_i is the ridge of `textsvm.linalg.rows`. Several machines are
+trained by several threads: to read a row for all of them at once took 1.4 to 2.4 times as long, as near the
+optimum each machine moves other rows.
 
 The bias is not penalised, so y'alpha = 0 must hold. Method of multipliers: b is the multiplier, a step of
 alpha moves it by rho y as if it were the weight of a feature sqrt(rho), and each epoch adds rho y'alpha once
 more; rho grows where y'alpha does not fall. The rest of y'alpha at the end, less than the tolerance, is taken
 from the free alphas.
 
-Rows whose alphas are all at a bound, and whose gradients clearly keep them there, are left out until the
-others are done (shrinking, as in LIBLINEAR). With a single column, up to `PARTIAL` epochs after each epoch
-of all active rows visit only the rows whose violation was large at their last visit: near the optimum these
-are few. It visits blocks of rows in random order, and the rows of a block in the order of memory.
+Rows whose alphas are at a bound, and whose gradients clearly keep them there, are left out until the others
+are done (shrinking, as in LIBLINEAR). Up to `PARTIAL` epochs after each epoch of all active rows visit only
+the rows whose violation was large at their last visit: near the optimum these are few. Blocks of rows are
+visited in random order, and the rows of a block in the order of memory.
 
 Hsieh et al. 2008 (dual coordinate descent); Glasmachers and Dogan 2013 (rows visited at different
 frequencies); Hestenes 1969 (multipliers).
@@ -24,7 +25,6 @@ frequencies); Hestenes 1969 (multipliers).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,17 +36,13 @@ from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
 from textsvm.runtime.parallel import run
 
-#: The square of the bias feature of a single column at first, for rows of mean k(s, s) = 1. It is small, as a
+#: The square of the bias feature at first, for rows of mean k(s, s) = 1. It is small, as a
 #: feature that all rows share shortens steps and couples the rows: with 1, descent takes 1.5 to 2 times as
-#: many visits of rows. Several columns have 1.
+#: many visits of rows.
 RHO = 0.03
 #: It becomes four times as large, up to 1, after an epoch in which the condition of the bias is violated 100
 #: times as much as any row, and not by half as much as before: with a small C, most rows are at a bound.
 AHEAD_OF_ROWS, SLOW = 100.0, 0.5
-#: Minimum number of columns of a piece, which a thread solves.
-MIN_COLUMNS = 4
-#: Approximate number of columns of a piece; at most twice as many.
-MAX_COLUMNS = 16
 #: Features or values in a cache line.
 LINE = 16
 #: A row is prefetched so many rows before it is read.
@@ -67,52 +63,25 @@ PARTIAL = 4
 prefetch = Imported("textsvm.runtime.simd", "prefetch")
 
 
-@dataclass(frozen=True)
-class MachineColumns:
-    """m machines to be trained on the rows `index` of n."""
-
-    index: Ints
-    signs: NDArray[np.int8]  #: shape (n, m): -1 or +1; 0 if a machine is not trained on a row
-    box: Floats32  #: shape (n, m): Upper bound of alpha
-
-
-@dataclass(frozen=True)
-class ColumnSolution:
-    """Trained columns."""
-
-    weights: list[Floats32]  #: shapes (n_features, some columns), together m columns
-    alpha: Floats32  #: shape (n, m)
-    bias: Floats32  #: shape (m,)
-    epochs: int
-
-
 def solve_columns(
-    rows: FeatureRows, columns: MachineColumns, tol: float, max_epochs: int = 1000
-) -> ColumnSolution:
-    """Train all columns, pieces of them in several threads.
+    rows: FeatureRows, index: Ints, signs: NDArray[np.int8], box: Floats32, tol: float, max_epochs: int
+) -> tuple[Floats32, Floats32]:
+    """Train m machines on the rows `index`; weights, shape (m, n_features), and biases, shape (m,).
 
-    Stops when no alpha violates its optimality condition by more than `tol`, |y'alpha| is at most `tol`, or
-    after `max_epochs`.
+    Signs (-1 or +1) and upper bounds of alpha have a column for each machine, shape (n, m). Stops when no
+    alpha violates its optimality condition by more than `tol` and |y'alpha| is at most `tol`, or after
+    `max_epochs`.
     """
-    m = columns.signs.shape[1]
-    descent = Descent(rows, columns.index)
-    pieces = n_pieces(m)
-    results: list[Any] = [None] * pieces
+    m, descent = signs.shape[1], Descent(rows, index)
+    weights, bias = np.zeros((m, rows.x.n_features), np.float32), np.zeros(m, np.float32)
 
-    def solve_piece(k: int) -> None:
-        results[k] = descent.solve(columns, m * k // pieces, m * (k + 1) // pieces, tol, max_epochs)
+    def solve_machine(c: int) -> None:
+        own = np.ascontiguousarray(signs[:, c]), np.ascontiguousarray(box[:, c])
+        alpha = np.zeros(len(signs), np.float32)
+        descent.solve_column(index.copy(), (*own, weights[c], alpha, bias[c : c + 1]), tol, max_epochs)
 
-    run(solve_piece, range(pieces))
-    weights, alphas, biases, epochs = zip(*results, strict=True)
-    alpha, bias = np.concatenate(alphas, axis=-1), np.concatenate(biases, axis=-1)
-    return ColumnSolution(list(weights), alpha, bias, max(epochs))
-
-
-def n_pieces(m: int) -> int:
-    """Number of pieces of m columns: the same for any number of threads, because bits depend on it."""
-    if m < MIN_COLUMNS:
-        return m
-    return 1 if m < 2 * MIN_COLUMNS else 2 * max(1, m // (2 * MAX_COLUMNS))
+    run(solve_machine, range(m))
+    return weights, bias
 
 
 class Descent:
@@ -127,29 +96,10 @@ class Descent:
         #: Mean k(s, s) of the rows, 1 if it is 0: the unit of the square of the bias feature.
         self.square = mean if mean > 0 else 1.0
 
-    def solve(
-        self, columns: MachineColumns, first: int, last: int, tol: float, max_epochs: int
-    ) -> tuple[AnyArray, AnyArray, AnyArray, int]:
-        """Weights, alpha and bias of some columns, started at 0, and the number of epochs."""
-        signs, box = (np.ascontiguousarray(a[:, first:last]) for a in (columns.signs, columns.box))
-        shape = (self.rows.x.n_features, last - first)
-        state = np.zeros(shape, np.float32), np.zeros(signs.shape, np.float32), np.zeros(shape[1], np.float32)
-        if shape[1] == 1:
-            trained = self.index[signs[self.index, 0] != 0]
-            column = signs[:, 0], box[:, 0], state[0][:, 0], state[1][:, 0], state[2]
-            return *state, self.solve_column(trained, column, tol, max_epochs)[0]
-        dense = np.zeros((shape[1], self.rows.dense), np.float32)
-        arguments: Any = (
-            self.index, *self.arrays, signs, box, *state, dense, self.square, tol, max_epochs,
-        )  # fmt: skip
-        epochs = _descend(*arguments)
-        state[0][shape[0] - self.rows.dense :] = dense.T
-        return *state, int(epochs)
-
     def solve_column(
         self, order: Ints, column: tuple[AnyArray, ...], tol: float, max_epochs: int
     ) -> tuple[int, float]:
-        """Descend with a single column over the rows `order`; the epochs and the largest violation.
+        """Train a machine on the rows `order`; the epochs and the largest violation.
 
         `order`, ascending, is permuted. `column` holds 1-d arrays: signs, box, weights, alpha, and the bias,
         of length 1; the last three are updated.
@@ -160,16 +110,16 @@ class Descent:
             order, np.empty_like(order), np.ones(len(signs), np.uint8), *self.arrays, signs, box, weights,
             *rest, dense, self.square, tol, max_epochs,
         )  # fmt: skip
-        epochs, worst = _descend_one(*arguments)
+        epochs, worst = _descend(*arguments)
         return int(epochs), float(worst)
 
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
-def _descend_one(
+def _descend(
     order, queue, activity, indptr, features, values, squares, ridge, signs,
     box, weights, alpha, bias, dense, square, tol, max_epochs,
 ):  # fmt: skip
-    """`_descend` for a column, 1-d arrays; `dense` views the last weights. An epoch is len(order) visits.
+    """Coordinate descent; `dense` views the last weights. An epoch is len(order) visits.
 
     `queue` is work space. activity[i], 1 at first, is 0 if row i is left out, 2 if partial epochs visit it.
     """
@@ -264,94 +214,3 @@ def _shuffle(order, active, state, size):
         for k in range(size):
             order[i * size + k], order[j * size + k] = order[j * size + k], order[i * size + k]
     return state
-
-
-@njit(inline="always")
-def _add_products(entries, features, values, own, weights, dense, g):
-    """Add the products of a row with the weights of each column to g; `own` are its dense features."""
-    for k in entries:
-        v, u = values[k], features[k]
-        for c in range(len(g)):
-            g[c] += v * weights[u, c]
-    for c in range(len(g)):
-        total = np.float32(0)
-        for j in range(len(own)):
-            total += own[j] * dense[c, j]
-        g[c] += total
-
-
-@njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
-def _descend(
-    index, indptr, features, values, squares, ridge, signs,
-    box, weights, alpha, bias, dense, square, tol, max_epochs,
-):  # fmt: skip
-    """Descend with several columns, from alpha = 0, and return the number of epochs.
-
-    Arrays have the shape (n, m) or (m,). `dense`, shape (m, dense features), are the weights of these
-    features, a row for each column.
-    """
-    tail = np.uint64(dense.shape[1])
-    m, n = signs.shape[1], len(index)
-    scale = np.float32(square)
-    state = np.uint64(0)
-    order = index.copy()
-    active, margin = n, np.float32(np.inf)
-    g, step, balance = np.empty(m, np.float32), np.empty(m, np.float32), np.zeros(m, np.float32)
-    for epoch in range(max_epochs):
-        state = _shuffle(order, active, state, 1)
-        worst = 0.0
-        at = 0
-        while at < active:
-            i = order[at]
-            g[:] = bias
-            last = indptr[i + 1] - tail
-            own = values[last : indptr[i + 1]]
-            _add_products(range(indptr[i], last), features, values, own, weights, dense, g)
-            moved, idle = False, True
-            for c in range(m):
-                step[c] = 0
-                y = np.float32(signs[i, c])
-                if y == 0:
-                    continue
-                a, u = alpha[i, c], box[i, c]
-                gradient = y * g[c] + ridge[i] * a - np.float32(1)
-                if a <= 0 and gradient > 0:
-                    idle = idle and gradient > margin
-                    continue
-                if a >= u and gradient < 0:
-                    idle = idle and gradient < -margin
-                    continue
-                idle = False
-                size = abs(gradient)
-                worst = max(worst, float(size))
-                if size > 0.1 * tol:
-                    new = min(max(a - gradient / (squares[i] + scale + ridge[i]), np.float32(0)), u)
-                    alpha[i, c] = new
-                    step[c] = y * (new - a)
-                    moved = moved or new != a
-            if moved:
-                for c in range(m):
-                    bias[c] += scale * step[c]
-                    balance[c] += step[c]
-                for k in range(indptr[i], last):
-                    v, u = values[k], features[k]
-                    for c in range(m):
-                        weights[u, c] += v * step[c]
-                for c in range(m):
-                    for j in range(len(own) if step[c] != 0 else 0):
-                        dense[c, j] += own[j] * step[c]
-            if idle:
-                active -= 1
-                order[at], order[active] = order[active], order[at]
-            else:
-                at += 1
-        settled = worst <= tol
-        for c in range(m):
-            worst = max(worst, float(square * abs(balance[c])))
-            bias[c] += scale * balance[c]
-        margin = np.float32(max(worst, tol))
-        if settled:  # check the rows left out too: the bias may have moved past them
-            if worst <= tol and active == n:
-                return epoch + 1
-            active, margin = n, np.float32(np.inf)
-    return max_epochs

@@ -2,8 +2,7 @@
 
 Coordinate descent (`columns`, float32) runs until the tolerance is reached, and all responses are computed,
 in float64, to judge optimality. If descent is too slow, or the tolerance too small for float32, a machine
-alternates between descent and steps on the face of the free alphas (float64). Machines of the same rows
-descend together at first.
+alternates between descent and steps on the face of the free alphas (float64).
 
 Faces. Near the optimum nearly all rows stay at their bounds, and coordinate descent may move the free ones by
 less and less. On the face of the box that the free alphas span, the dual is a quadratic programme without
@@ -21,7 +20,6 @@ X is stored by rows and by columns: every number is a sum in a fixed order, for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,18 +32,15 @@ from textsvm.linalg.sparse import Sparse, run_on_ranges, unsigned
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, run
-from textsvm.solvers.columns import MIN_COLUMNS, Descent, MachineColumns, prefetch, solve_columns
+from textsvm.solvers.columns import Descent, prefetch
 from textsvm.solvers.dual import Dual
-from textsvm.solvers.problems import Classification, Labelling, MachineDual, Machines, collect, machine_duals
+from textsvm.solvers.problems import Classification, Labelling, Machines, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
 Box = tuple[Floats, Floats]
 #: Bound on epochs if the user sets none.
 MAX_EPOCHS = 1000
-#: Violation at which the common descent of machines ends: far from the optimum most rows move in some
-#: machine; near it few rows move, and different rows in each machine.
-TOGETHER = 0.03
-#: A tolerance that common descent alone attains at less cost.
+#: A tolerance that descent alone attains at less cost.
 ROUGH = 0.02
 #: Violation at which the first descent of a machine ends, in units of the tolerance.
 FIRST = 0.5
@@ -75,13 +70,12 @@ def solve_by_descent(
     """
     part_rows = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
     parts, max_epochs = machine_duals(problem), epochs_of(stop, len(rows.x))
-    starts, used = _together(parts, part_rows, stop.tol, max_epochs)
     solutions: list[Any] = [None] * len(parts)
 
     def solve_part(k: int, step: Progress | None = None) -> None:
         own = part_rows if len(parts[k].at) == len(part_rows.x) else part_rows.take(parts[k].at)
         dual: Any = parts[k].dual
-        solutions[k] = FeatureMachine(own, dual, stop, max_epochs).solve(starts[k], used, step)
+        solutions[k] = FeatureMachine(own, dual, stop, max_epochs).solve(progress=step)
 
     if len(parts) == 1:
         solve_part(0, progress)
@@ -95,21 +89,6 @@ def epochs_of(stopping: Stopping, n: int) -> int:
     return MAX_EPOCHS if stopping.max_iter < 0 else max(1, stopping.max_iter // max(1, n))
 
 
-def _together(
-    parts: Sequence[MachineDual], rows: FeatureRows, tol: float, max_epochs: int
-) -> tuple[list[Floats | None], int]:
-    """Alphas from a common descent of machines of the same rows, and its epochs; None for other machines."""
-    n, m = len(rows.x), len(parts)
-    duals: list[Any] = [part.dual for part in parts]
-    if m < MIN_COLUMNS or any(len(part.at) < n for part in parts):
-        return [None] * m, 0
-    signs = np.stack([dual.sign for dual in duals], axis=1).astype(np.int8)
-    box = np.stack([dual.upper for dual in duals], axis=1).astype(np.float32)
-    columns = MachineColumns(np.arange(n), signs, box)
-    solution = solve_columns(rows, columns, 0.7 * tol if tol >= ROUGH else TOGETHER, max_epochs)
-    return [np.minimum(solution.alpha[:, k], dual.upper) for k, dual in enumerate(duals)], solution.epochs
-
-
 @dataclass(frozen=True)
 class FeatureMachine:
     """A dual of a classifier with m variables, and the m rows of these variables."""
@@ -119,12 +98,11 @@ class FeatureMachine:
     stopping: Stopping
     max_epochs: int
 
-    def solve(
-        self, start: Floats | None = None, epochs: int = 0, progress: Progress | None = None
-    ) -> Solution:
+    def solve(self, start: Floats | None = None, progress: Progress | None = None) -> Solution:
         """Train the machine, starting from the alphas `start` if given."""
         box, tol = bounds(self.dual), self.stopping.tol
         coef, bias, order = np.zeros(len(self.dual)), 0.0, np.flatnonzero(self.dual.upper)
+        epochs = 0
         if start is not None:
             coef = balance(self.dual.sign * start, box)
             solution = self._assess(coef, epochs)

@@ -23,7 +23,6 @@ from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Sett
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
-from textsvm.solvers.columns import MIN_COLUMNS, n_pieces
 from textsvm.solvers.feature_machines import ROUGH
 from textsvm.solvers.many_classes import has_many_classes
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Problem, Regression
@@ -106,9 +105,7 @@ def features_of(
         leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
         parts = [features.bytes(read) if features else 0 for features, read in leaves]
     if isinstance(problem, Classification | Labelling) and not numbers:
-        together = machines >= MIN_COLUMNS and problem.strategy != "ovo"
-        pieces = n_pieces(machines) if together else max(1, machines)
-        passes = Passes(problem.C, tol >= ROUGH, pieces, together)
+        passes = Passes(problem.C, tol >= ROUGH)
     return FeatureCase(
         occurrences=occurrences,
         machines=machines,
