@@ -158,7 +158,7 @@ WHOLE = ("invoice ", 1.0, ("nvoic", "invoi", "voice", "oice ", "oic"))
     ],
 )
 def test_neighbouring_substrings_are_merged(pairs, text, most, expected):
-    assert [(each.text, each.weight, each.merged) for each in merge(pairs, text, most)] == expected
+    assert [(each.text, each.weight, each.merged) for each in merge(pairs, text.count, most)] == expected
 
 
 def test_command_line(tmp_path):

@@ -91,7 +91,7 @@ def doubts(
             tested, documents.examples, labels,
             cv=listing.folds, groups=documents.groups, random_state=0, progress=console.stage,
         )  # fmt: skip
-    console.lap(result.seconds)
+    console.lap("solve")
     ranked = result.ranked(documents.ids, listing.at_least)
     if listing.report is not None:
         title = f"Doubtful labels of {corpora.names_of(corpus)}"

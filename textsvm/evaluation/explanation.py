@@ -349,7 +349,7 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     for sign in (1, -1):
         same_sign = (own for own in substrings if own.text in text and sign * own.contribution > 0)
         by_text = {own.text: own for own in same_sign}
-        for feature in merge([(own.text, abs(own.contribution)) for own in by_text.values()], text):
+        for feature in merge([(own.text, abs(own.contribution)) for own in by_text.values()], text.count):
             whole, pieces = by_text.get(feature.text), feature.merged or (feature.text,)
             count = text.count(feature.text) if whole is None else whole.count
             contribution = sum(by_text[piece].contribution for piece in pieces)

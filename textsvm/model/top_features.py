@@ -13,10 +13,11 @@ of the support vectors.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from heapq import nlargest
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ MIN_LENGTH = 3
 MAX_DOCUMENTS = 300
 #: Joined substrings must occur in the first support vectors, up to this number of symbols; the rest is cut.
 MAX_SYMBOLS = 4 << 20
+#: Number of occurrences of a string in a text.
+Count: TypeAlias = Callable[[str], int]
 
 
 @dataclass(frozen=True)
@@ -115,12 +118,13 @@ def top_features(
     if not tables and machines.support.kernel.structure.examples == "vectors":
         raise InputError("a model of vectors has no texts, so it has no list of features")
     text = _support_text(machines) if any(table.kind.endswith("substrings") for table in tables) else ""
+    count = lru_cache(None)(text.count)
     result = []
     for mix, label in zip(*_class_mixes(rule), strict=True):
         if labels is not None and label not in labels:
             continue
         if tables:
-            result += [_heaviest(label, table, table.weights @ mix, n, text) for table in tables]
+            result += [_heaviest(label, table, table.weights @ mix, n, count) for table in tables]
         else:
             coef = mix @ machines.dual_coef
             patterns = _by_attribution(machines.support, label, coef, n)
@@ -150,17 +154,21 @@ def _class_mixes(rule: Rule) -> tuple[Floats, list[Any]]:
     return np.stack([-mixes[0], mixes[0]]), [negative, positive]
 
 
-def _heaviest(label: object, table: FeatureWeights, weights: Floats, n: int, text: str) -> TopFeatures:
+def _heaviest(label: object, table: FeatureWeights, weights: Floats, n: int, count: Count) -> TopFeatures:
     """The heaviest features of a table for a class."""
     substrings = table.kind.endswith("substrings")
-    order = np.argsort(-weights, kind="stable")[: CANDIDATES * max(n, 30) if substrings else n].tolist()
+    most = min(CANDIDATES * max(n, 30) if substrings else n, len(weights))
+    heavy = np.flatnonzero(weights >= np.partition(weights, -most)[-most]) if most else np.arange(0)
+    order = heavy[np.argsort(-weights[heavy], kind="stable")[:most]].tolist()
     pairs = [(str(table.names[i]), float(weights[i])) for i in order if weights[i] > 0]
-    features = merge(pairs, text, n) if substrings else [Feature(*pair) for pair in pairs]
+    features = merge(pairs, count, n) if substrings else [Feature(*pair) for pair in pairs]
     return TopFeatures(label, table.kind, features[:n])
 
 
-def merge(pairs: Sequence[tuple[str, float]], text: str = "", n: int | None = None) -> list[Feature]:
-    """Merge neighbouring substrings of similar weight (positive, heaviest first) that are joined in `text`.
+def merge(pairs: Sequence[tuple[str, float]], count: Count, n: int | None = None) -> list[Feature]:
+    """Merge neighbouring substrings of similar weight (positive, heaviest first) that are joined in a text.
+
+    `count` is the method of the text; of an empty text joined substrings are not looked for.
 
     Only the first `n` features are merged and returned (None: all).
 
@@ -173,9 +181,9 @@ def merge(pairs: Sequence[tuple[str, float]], text: str = "", n: int | None = No
         if start not in rest:
             continue
         whole, alike = start, [part for part, other in rest.items() if other >= SHARE * weight]
-        while longer := next(_extensions(whole, alike, text), None):
+        while longer := next(_extensions(whole, alike, count), None):
             whole = longer
-        parts = [part for part in rest if part in whole and (part == start or _means(part, whole, text))]
+        parts = [part for part in rest if part in whole and (part == start or _means(part, whole, count))]
         for part in parts:
             del rest[part]
         several = len(parts) > 1
@@ -185,7 +193,7 @@ def merge(pairs: Sequence[tuple[str, float]], text: str = "", n: int | None = No
     return result
 
 
-def _extensions(whole: str, others: Sequence[str], text: str) -> Iterator[str]:
+def _extensions(whole: str, others: Sequence[str], count: Count) -> Iterator[str]:
     """Longer strings that contain `whole`: other substrings, and `whole` continued by them."""
     for other in others:
         if len(other) > len(whole) and whole in other:
@@ -193,15 +201,15 @@ def _extensions(whole: str, others: Sequence[str], text: str) -> Iterator[str]:
         elif MIN_LENGTH <= len(other) <= len(whole) + 1:
             longer = [whole + other[-1]] if whole.endswith(other[:-1]) else []
             longer += [other[0] + whole] if whole.startswith(other[1:]) else []
-            longer = [string for string in longer if string in text]
+            longer = [string for string in longer if count(string)]
         else:
             continue
-        yield from (string for string in longer if _means(whole, string, text))
+        yield from (string for string in longer if _means(whole, string, count))
 
 
-def _means(part: str, whole: str, text: str) -> bool:
-    """Whether at least a third of the occurrences of a substring are in `whole`; True if `text` is empty."""
-    return not text or text.count(part) <= 3 * text.count(whole)
+def _means(part: str, whole: str, count: Count) -> bool:
+    """Whether at least a third of the occurrences of a substring are in `whole`; True of an empty text."""
+    return count(part) <= 3 * count(whole)
 
 
 def _by_attribution(support: Support, label: object, coef: Floats, n: int) -> TopFeatures | None:

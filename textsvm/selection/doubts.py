@@ -19,9 +19,8 @@ of 10 or 30 texts as well 70.9 and 71.3, of 10, 30 and 100 (taken) 71.7; leave-o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
 from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
-from textsvm.runtime.parallel import StageProgress, lap, of_stage
+from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.sources.copies import joined
 from textsvm.training.fold_grams import fold_scores, solve_folds
 from textsvm.training.folds import make_folds, n_together
@@ -82,7 +81,6 @@ class Doubts:
     alike: float  #: Normalised kernel value from which two texts are near-copies
     outlier: Bools  #: shape (n,): Whether no other text resembles it
     copies: int = 0  #: As in `textsvm.selection.cross_validation.CrossValidation`
-    seconds: dict[str, float] = field(default_factory=dict)  #: Wall time of the stages
 
     def order(self) -> Ints:
         """Indices of all texts, the most doubtful label first."""
@@ -190,7 +188,6 @@ def doubts(
     settings = ClassifierSettings() if model is None else getattr(model, "settings", model)
     if not isinstance(settings, ClassifierSettings):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
-    clock, seconds = time.perf_counter(), dict[str, float]()
     examples, target, _ = read_training_data(settings, texts, labels, None, groups=groups)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(settings.kernel):
@@ -199,27 +196,20 @@ def doubts(
     if any(getattr(leaf, "odds", False) for leaf in leaves):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
 
-    lap(seconds, "check", clock)
-
     def judged_on(device: str) -> Doubts:
         on_device = settings.on(device)
-        prepared, clock = prepare(on_device, texts, progress), time.perf_counter()
-        seconds.update(prepared.seconds)
+        prepared = prepare(on_device, texts, progress)
         with settings.at_work(devices.select(device)):
             gram = prepared.gram
             machines = solve_folds([on_device], gram, target, folds, None, of_stage(progress, "solve"))
             values = fold_scores([on_device], gram, target, folds, machines)[0]
-            clock = lap(seconds, "solve", clock)
             near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
             gram.release()
         decision, _ = mean_values(values, folds, len(examples))
-        clock = lap(seconds, "compare", clock)
-        result = _judged(target, np.nan_to_num(decision), near, prepared.kernel.structure.alike)
-        lap(seconds, "judge", clock)
-        return result
+        return _judged(target, np.nan_to_num(decision), near, prepared.kernel.structure.alike)
 
     result = devices.run_on(settings.device, judged_on)
-    return replace(result, copies=n_together(target.copies, folds), seconds=seconds)
+    return replace(result, copies=n_together(target.copies, folds))
 
 
 def plain_kernel(texts: list[str]) -> Kernel:

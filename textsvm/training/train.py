@@ -418,14 +418,11 @@ def build_rows(training: TrainingState) -> PreparedRows | FoldGrams:
 def prepare(settings: Settings, X: object, progress: StageProgress | None = None) -> PreparedRows:
     """Encode training examples, fit the kernel to them and build their Gram matrix."""
     settings.check()
-    clock, seconds, source = time.perf_counter(), dict[str, float](), settings.source
+    source = settings.source
     examples, device = source.validate(X), devices.select(settings.device)
     with settings.at_work(device):
         encoded = source.encode(examples, None, progress)
-        kernel = source.kernel_for(encoded)
-        lap(seconds, "encode", clock)
-        prepared = fit_and_prepare(settings, kernel, encoded, GRAM, device, seconds, progress)
-        return replace(prepared, seconds=seconds)
+        return fit_and_prepare(settings, source.kernel_for(encoded), encoded, GRAM, device, {}, progress)
 
 
 # solve

@@ -98,7 +98,9 @@ def pack_table(
 ) -> PackedTable:
     """Sort the strings of a table by bucket; weights of repeated occurrences are cumulated."""
     parts = [string_keys(codes, hashes) for codes in (table.codes[:, :-1], table.codes[:, 1:])]
-    closed = len(before) > 0 and all(np.isin(keys, before[0].tags).all() for keys in parts)
+    tags = before[0].tags if before else np.empty(0, np.uint64)
+    places = [np.minimum(np.searchsorted(tags, part), len(tags) - 1) for part in parts if len(tags)]
+    closed = len(tags) > 0 and all((tags[at] == part).all() for at, part in zip(places, parts, strict=True))
     keys = string_keys(table.codes, hashes)
     order = np.argsort(keys)  # which is also the order of the buckets
     keys = keys[order]

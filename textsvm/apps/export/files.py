@@ -174,12 +174,13 @@ def page_of(plain: PlainModel, content: bytes, title: str | None = None) -> byte
     names = ", ".join(cut(name, MOST_SHOWN) for name in classes[:shown])
     names += f" and {len(classes) - shown} others" if len(classes) > shown else ""
     body = [source_of("page.html").decode(), _features(plain), _limits(plain)]
-    data = f'<script type="application/octet-stream" id="model">{base64.b64encode(content).decode()}</script>'
+    data = '<script type="application/octet-stream" id="model">\0</script>'
     data += json_element("facts", {**plain.about["training"], "example": _example(plain)})
     script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
     question = f"{' or '.join(classes)}?"
     title = title or (question if classes and len(question) <= MOST_TITLE else "Try the model")
-    return html_page(title, _LEADS[plain.task].format(names), body, data, script=script).encode()
+    page = html_page(title, _LEADS[plain.task].format(names), body, data, script=script)
+    return page.encode().replace(b'"model">\0', b'"model">' + base64.b64encode(content))
 
 
 def _example(plain: PlainModel) -> list[str]:

@@ -110,6 +110,11 @@ def plain_model(model: object) -> PlainModel:
         Fitted; or a Pipeline of it alone.
     """
     model = trained_model(model)
+    if model.support.index:  # support vectors are counted once, for the tables and the heaviest features
+        with model.at_work(devices.select("cpu")):
+            weights = model.source.without_texts(model.support, model.predictor.dual_coef).weights
+        support = replace(model.support, index=(), weights=weights)
+        model = replace(model, predictor=replace(model.predictor, support=support))
     rule, settings, intercept = model.rule, model.record.settings, model.predictor.intercept
     assert isinstance(settings, Settings)
     task, terms = TASK_OF[rule.estimator], _terms(model)
@@ -159,8 +164,7 @@ def _terms(model: TrainedModel) -> Sequence[FeatureTerm]:
             "bounded-gap, and sums of these"
         )
     with model.at_work(cpu := devices.select("cpu")):
-        machines = replace(model.predictor, support=replace(model.support, index=()))
-        predictor: Any = machines.prepare(model.reader, cpu)
+        predictor: Any = model.predictor.prepare(model.reader, cpu)
         terms: Sequence[FeatureTerm] = predictor.feature_terms(model.support.documents)
     for encoder in dict.fromkeys(term.view.encoder for term in terms if term.view.encoder is not None):
         word_piece(encoder.tokenizer)

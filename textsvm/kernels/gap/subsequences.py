@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, distinct_of
 from textsvm.errors import InputError
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, require_float32
@@ -205,10 +205,10 @@ def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], pla
     """Build a stage before the last."""
     key_sets: list[AnyArray] = [np.empty(0, np.int64)]
     run(
-        lambda piece: key_sets.append(np.unique(_keys_of(documents, patterns, piece, stages, places))),
+        lambda piece: key_sets.append(distinct_of(_keys_of(documents, patterns, piece, stages, places))),
         _pieces(documents, patterns, len(documents)),
     )
-    return Stage(places, np.unique(np.concatenate(key_sets)).astype(np.uint64), None)
+    return Stage(places, distinct_of(np.concatenate(key_sets)).astype(np.uint64), None)
 
 
 def _keys_of(

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Ints, Ints32, SignedInts, Words, runs_of
+from textsvm.arrays import AnyArray, Array, Ints, Ints32, SignedInts, Words, distinct_of, runs_of
 from textsvm.errors import InputError
 from textsvm.linalg.sparse import MAX_INT32, SERIAL_SIZE, Counts, copy_rows, run_on_ranges
 from textsvm.runtime.compiled import njit, popcount, use_numpy
@@ -285,7 +285,7 @@ def _number_together(vocabulary: Vocabulary, owns: list[Vocabulary]) -> Iterator
         for own, size, of_panel in zip(owns, sizes, ids, strict=True):
             left, right = np.divmod(own.keys.pop(q), np.uint64(max(size[b], 1)))
             keys.append(of_panel[a][left] * size_b + of_panel[b][right])
-        vocabulary.keys[q] = np.unique(np.concatenate(keys))
+        vocabulary.keys[q] = distinct_of(np.concatenate(keys))
         for of_panel in ids:
             of_panel[q] = np.searchsorted(vocabulary.keys[q], keys.pop(0)).astype(np.uint32)
         if q >= vocabulary.p1:

@@ -231,7 +231,7 @@ class PmerIndex:
         lengths, owners, occurrences = (np.concatenate(arrays) for arrays in zip(*lists, strict=True))
         starts = np.full(int(vocabulary.first[-1]) + 1, len(owners), np.min_scalar_type(len(owners)))
         starts[: len(lengths) + 1] = np.concatenate([[0], np.cumsum(lengths)])
-        numbers = np.unique(occurrences).astype(np.int32)
+        numbers = np.flatnonzero(np.bincount(occurrences)).astype(np.int32)
         code = np.zeros(numbers[-1] + 1, np.min_scalar_type(len(numbers)))
         code[numbers] = np.arange(len(numbers))
         return cls(kernel, vocabulary, starts, owners, code[occurrences], numbers, squares)
@@ -293,8 +293,13 @@ class PmerIndex:
         self, others: Documents, columns: Normalisation, weights: Floats
     ) -> tuple[Floats, Normalisation]:
         """Kernel values without normalisation times weights (n_sv, n_machines), see `FeaturePredictor`."""
-        _, own, _, entries = self._read(others, columns)
-        return self._sums(*entries, weights=weights), own
+        _, own, _, (indptr, *entries) = self._read(others, columns)
+        sums, size = np.empty((len(others), weights.shape[1])), max(1, BLOCK // len(weights))
+        for first in range(0, len(others), size):
+            rows = indptr[first : first + size + 1]
+            of_rows = (array[rows[0] : rows[-1]] for array in entries)
+            sums[first : first + size] = [row @ weights for row in self._values(rows - rows[0], *of_rows)]
+        return sums, own
 
     def _read(
         self, others: Documents, columns: Normalisation | None = None
@@ -315,15 +320,6 @@ class PmerIndex:
             raise DamagedModel(DAMAGED)
         entries = indptr, begins, ends, x.values[listed], counts.counts[listed], factors[features]
         return (vocabulary, counts), own, listed, entries
-
-    def _sums(self, indptr: Ints, *entries: Array, weights: Floats) -> Floats:
-        """`_values` times weights (n_sv, n_machines)."""
-        sums, size = np.empty((len(indptr) - 1, weights.shape[1])), max(1, BLOCK // len(weights))
-        for first in range(0, len(sums), size):
-            rows = indptr[first : first + size + 1]
-            of_rows = (array[rows[0] : rows[-1]] for array in entries)
-            sums[first : first + size] = [row @ weights for row in self._values(rows - rows[0], *of_rows)]
-        return sums
 
     def _values(self, indptr: Ints, begins: Ints, ends: Ints, *own: Array) -> Floats:
         """Products of rows of X with the support vectors, given the lists of their p-mers."""
