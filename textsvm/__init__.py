@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.online import OnlineSVC
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
     from textsvm.evaluation.class_map import class_map
+    from textsvm.evaluation.verification import verify
     from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.results import evaluate
     from textsvm.kernels import (
@@ -59,6 +60,7 @@ _NAMES = {
     "textsvm.estimators.online": ("OnlineSVC",),
     "textsvm.estimators.svm": ("SVC", "SVR", "OneClassSVM"),
     "textsvm.evaluation.class_map": ("class_map",),
+    "textsvm.evaluation.verification": ("verify",),
     "textsvm.evaluation.explanation": ("explain",),
     "textsvm.apps.export.files": ("export",),
     "textsvm.evaluation.results": ("evaluate",),
@@ -120,6 +122,7 @@ __all__ = [
     "save",
     "stream_corpus",
     "tune",
+    "verify",
 ]
 
 

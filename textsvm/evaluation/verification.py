@@ -1,0 +1,248 @@
+"""Verification of authors by the method of imposters (Koppel and Winter, JASIST 2014).
+
+Is a disputed text by a candidate author at all, or by somebody else? In each of many rounds half of the
+features and half of the texts of other authors, the imposters, are drawn. The candidate wins the round if a
+text of his is more similar to the disputed text than every imposter. The score is the share of rounds won.
+
+A feature is the presence of a substring of 3 to 8 characters or of 1 to 3 words; both kinds have the same
+weight. Texts are compared by the share of their common features (Jaccard), k(x, y) / (k(x, x) + k(y, y) -
+k(x, y)) with the presence kernels. Features are dealt into `PARTS` random parts, each with its Gram matrix;
+the Gram of half of the features is the sum of half of these.
+
+Shares depend on lengths, so all texts are cut into pieces of the length of the disputed text. The known texts
+themselves say what a score means: each piece is verified against its own author, without the pieces of its
+group (its text, or its book), and against each other author, without its own. Two limits on the score are
+chosen as stylo's `imposters.optimize` does, to maximise c@1 (Penas and Rodrigo, ACL 2011): "no" below the
+first, "yes" from the second, and no answer between them. Both kinds of problems have the same weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from textsvm.arrays import Bools, Floats, Ints, Json
+from textsvm.errors import InputError
+from textsvm.evaluation.metrics import roc_area
+from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.spectrum.feature_matrix import learn_columns
+from textsvm.kernels.spectrum.kernel import Spectrum
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.plain_json import to_json
+from textsvm.sources.texts import TextSource
+
+#: Random parts of the substrings.
+PARTS = 32
+#: Pieces of known texts; of more a sample is drawn.
+MOST_PIECES = 600
+#: Characters of a piece.
+LEAST, MOST = 500, 20_000
+#: Least area under the ROC curve at which verdicts are given.
+LEAST_AUC = 0.75
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Scores of disputed texts for each candidate author, and what scores mean for the known texts."""
+
+    authors: list[str]
+    scores: Floats  #: shape (n_disputed, n_authors): Share of rounds won
+    limits: tuple[float, float]  #: A lower score than the first means "no", one from the second on "yes"
+    length: int  #: Characters of a piece
+    own: Floats = field(repr=False)  #: Scores of known pieces for their own author
+    others: Floats = field(repr=False)  #: Scores of known pieces for other authors
+
+    @property
+    def auc(self) -> float:
+        """Area under the ROC curve of the scores of known pieces."""
+        truth = np.repeat([True, False], [len(self.own), len(self.others)])
+        return roc_area(truth, np.concatenate([self.own, self.others]))
+
+    @property
+    def c_at_1(self) -> float:
+        """c@1 of the known pieces with these limits."""
+        return _c_at_1(self.own, self.others, *self.limits)
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the known texts can be told apart, so that verdicts mean something."""
+        return self.auc >= LEAST_AUC
+
+    def verdict(self, score: float) -> str:
+        """ "yes", "no" or "unclear"."""
+        if not self.reliable or self.limits[0] <= score < self.limits[1]:
+            return "unclear"
+        return "yes" if score >= self.limits[1] else "no"
+
+    def as_dict(self) -> Json:
+        """JSON values."""
+        figures = {"auc": self.auc, "c@1": self.c_at_1, "reliable": self.reliable}
+        return to_json({**vars(self), **figures})
+
+
+def verify(
+    texts: Sequence[str],
+    labels: Sequence[object],
+    disputed: Sequence[str],
+    groups: ArrayLike | None = None,
+    rounds: int = 200,
+    random_state: int = 0,
+    progress: Progress | None = None,
+) -> Verification:
+    """Verify whether disputed texts are by one of the authors of known texts.
+
+    Parameters
+    ----------
+    texts, labels : sequence, shape (n,)
+        Known texts and their authors, at least three of them, each with two groups.
+    disputed : sequence of str
+        They are compared in pieces of the length of the shortest; a text has the mean score of its pieces.
+    groups : array-like, shape (n,), optional
+        Book of each text; each text is a group of its own by default.
+    rounds, random_state : int
+    progress : callable, optional
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    InputError
+        If there are too few authors or texts, or a disputed text is too short.
+
+    References
+    ----------
+    Koppel and Winter, Determining if two documents are written by the same author, JASIST 65 (2014).
+    """
+    classes, author = np.unique(list(map(str, labels)), return_inverse=True)
+    names = classes.tolist()
+    n_texts = len(texts)
+    group = np.arange(n_texts) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    _check(texts, names, author, group, disputed)
+    lengths = [len(text) for text in texts]
+    length = int(min(MOST, min(map(len, disputed)), max(LEAST, np.median(lengths))))
+    random = np.random.default_rng(random_state)
+    known = [(i, piece) for i, text in enumerate(texts) for piece in _pieces(text, length)]
+    drawn = np.sort(random.permutation(len(known))[:MOST_PIECES])
+    known = [known[i] for i in drawn]
+    source = np.array([i for i, _ in known])
+    asked = [(i, piece) for i, text in enumerate(disputed) for piece in _pieces(text, length)]
+    pieces = [piece for _, piece in known + asked]
+    wins = _Rounds(pieces, author[source], group[source], len(names), random)
+    own, others = np.zeros(len(known)), np.zeros((len(known), len(names)))
+    scores = np.zeros((len(asked), len(names)))
+    for i in range(rounds):
+        of_own, of_others, of_asked = wins.play()
+        own, others, scores = own + of_own, others + of_others, scores + of_asked
+        if progress is not None:
+            progress(i + 1, rounds)
+    has_other_group = np.array([np.any((author == author[i]) & (group != group[i])) for i in source])
+    is_other = author[source][:, None] != np.arange(len(names))
+    own, others = own[has_other_group] / rounds, others[is_other] / rounds
+    owner = np.array([i for i, _ in asked])
+    means = np.array([scores[owner == i].mean(axis=0) for i in range(len(disputed))]) / rounds
+    return Verification(names, means, _limits(own, others), length, own, others)
+
+
+def _check(
+    texts: Sequence[str], names: Sequence[str], author: Ints, group: Ints, disputed: Sequence[str]
+) -> None:
+    """Raise InputError if there is nothing to compare with."""
+    if len(group) != len(texts) or len(author) != len(texts):
+        raise InputError(f"there are {len(texts)} texts, {len(author)} labels and {len(group)} groups")
+    if len(names) < 3:
+        raise InputError(
+            f"verification needs texts of three authors or more, got {len(names)}: others are the imposters"
+        )
+    if len(np.unique(np.stack([author, group]), axis=1).T) == len(names):
+        raise InputError(
+            "each author has one text or group; give some of them two, to compare a text with others"
+        )
+    if not disputed:
+        raise InputError("there is no disputed text")
+    shortest = min(range(len(disputed)), key=lambda i: len(disputed[i]))
+    if len(disputed[shortest]) < LEAST:
+        raise InputError(
+            f"disputed text {shortest + 1} has {len(disputed[shortest])} characters, too few to tell its "
+            f"author; {LEAST} are the least, and some thousands are better"
+        )
+
+
+def _pieces(text: str, length: int) -> list[str]:
+    """Pieces of a text, without a rest of less than half a length; a shorter text is one piece."""
+    count = max(1, round(len(text) / length))
+    return [text[i * length : (i + 1) * length] for i in range(count)]
+
+
+class _Rounds:
+    """Rounds of the game between candidates and imposters, for known and for disputed pieces."""
+
+    def __init__(
+        self, pieces: list[str], author: Ints, group: Ints, n_authors: int, random: np.random.Generator
+    ) -> None:
+        order = np.argsort(author, kind="stable")
+        self._order, self._author, self._group = order, author[order], group[order]
+        self._starts = np.searchsorted(self._author, np.arange(n_authors))
+        self._random, self._n = random, len(author)
+        ordered = [pieces[i] for i in [*order, *range(self._n, len(pieces))]]
+        self._grams = np.zeros((PARTS, len(pieces), len(pieces)), np.float32)
+        for p, tokens in ((3, 8), "characters"), ((1, 3), "words"):
+            kernel = Spectrum(p, "presence", normalised=False, tokens=tokens, keep_case=True)
+            documents = TextSource(kernel, TextForm()).encode(ordered, None)
+            X = learn_columns(kernel, documents, 2, True, None)[1].tocsc()
+            part = random.integers(PARTS, size=X.shape[1])
+            for k in range(PARTS):
+                of_part = X[:, part == k]
+                self._grams[k] += (of_part @ of_part.T).toarray() * (1e4 / max(X.nnz, 1))
+
+    def play(self) -> tuple[Floats, Floats, Floats]:
+        """A round: who wins of known pieces for their author and for others, and of disputed pieces."""
+        half = self._random.permutation(PARTS)[: PARTS // 2]
+        gram, n = self._grams[half].sum(axis=0), self._n
+        size = np.diag(gram)
+        similar = gram[:, :n] / np.maximum(size[:, None] + size[:n] - gram[:, :n], 1e-9)
+        similar[:n][self._group[:, None] == self._group] = -1
+        best = np.maximum.reduceat(similar, self._starts, axis=1)
+        drawn = self._random.random(n) < 0.5
+        imposters = np.maximum.reduceat(np.where(drawn, similar, -1), self._starts, axis=1)
+        rows = np.arange(n)
+        against_own = best[rows, self._author] > _largest_other(imposters[:n])[rows, self._author]
+        without_own = imposters[:n].copy()
+        without_own[rows, self._author] = -1
+        own, others = np.zeros(n), np.zeros((n, best.shape[1]))
+        own[self._order] = against_own
+        others[self._order] = best[:n] > _largest_other(without_own)
+        return own, others, (best[n:] > _largest_other(imposters[n:])).astype(float)
+
+
+def _largest_other(values: Floats) -> Floats:
+    """The largest value of the other columns, for each row and column."""
+    first = values.argmax(axis=1)
+    largest = np.repeat(values.max(axis=1)[:, None], values.shape[1], axis=1)
+    rest = values.copy()
+    rest[np.arange(len(values)), first] = -1
+    largest[np.arange(len(values)), first] = rest.max(axis=1)
+    return largest
+
+
+def _c_at_1(own: Floats, others: Floats, low: float, high: float) -> float:
+    """c@1 of scores, with the same weight for problems of both kinds."""
+    right = (np.mean(own >= high) + np.mean(others < low)) / 2
+    unanswered = (np.mean(_between(own, low, high)) + np.mean(_between(others, low, high))) / 2
+    return float(right + unanswered * right)
+
+
+def _between(scores: Floats, low: float, high: float) -> Bools:
+    return (scores >= low) & (scores < high)
+
+
+def _limits(own: Floats, others: Floats) -> tuple[float, float]:
+    """The limits of the largest c@1; of equal ones the narrowest."""
+    grid = np.linspace(0, 1, 51)
+    pairs = [(low, high) for low in grid for high in grid if low <= high]
+    best = max(pairs, key=lambda pair: (round(_c_at_1(own, others, *pair), 9), pair[0] - pair[1]))
+    return float(best[0]), float(best[1])
