@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from textsvm.estimators.online import OnlineSVC
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
     from textsvm.evaluation.class_map import class_map
-    from textsvm.evaluation.verification import verify
     from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.results import evaluate
+    from textsvm.evaluation.verification import verify
     from textsvm.kernels import (
         BoundedGap,
         EditDistance,

@@ -78,7 +78,6 @@ def cv(
 
     from textsvm.cli import corpora, results, settings
     from textsvm.readers import statistics
-    from textsvm.runtime.device import select
     from textsvm.selection.cross_validation import cross_validate, learning_curve
 
     tested = settings.single(model_options, learning)
@@ -108,7 +107,7 @@ def cv(
         write_rows(output, columns, results.fold_predictions(documents, truth, result))
     for number, choice in enumerate(result.chosen, 1):
         console.say(f"note: fold {number}: {choice}")
-    console.say_device(select(tested.device))
+    settings.say_device(console, tested.device)
     console.say(f"kernel matrix: {result.gram}")
     corpora.say_copies(console, result.copies)
     length_alone = results.length_alone_on_folds(documents, result)

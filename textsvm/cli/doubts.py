@@ -74,7 +74,6 @@ def doubts(
     """
     from textsvm.cli import corpora, settings
     from textsvm.reporting.pages import Review, review_page
-    from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
 
     output = listing.checked(corpus)
@@ -100,7 +99,7 @@ def doubts(
         console.say(f"report: {listing.report}")
     write_rows(output, _COLUMNS, (_row(doubt, documents) for doubt in ranked))
     console.lap("report")
-    console.say_device(select(tested.device))
+    settings.say_device(console, tested.device)
     corpora.say_copies(console, result.copies)
     doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(

@@ -181,3 +181,8 @@ def kernel_for(kernel: KernelOrName, corpus: Corpus, encoder: object = None) -> 
     if kernel is not None:
         require_kind(reads, "the kernel", corpus)
     return Gaussian() if kind == "vectors" and kernel is None else None
+
+
+def say_device(console: Console, name: str) -> None:
+    """Say which device a name stands for."""
+    console.say_device(select(name))

@@ -18,8 +18,8 @@ Disputed = Annotated[
 ]
 #: Fields of groups that are no options of `verify`.
 _WITHOUT = {
-    "annotators", "encoding", "header", "headers", "id", "labels", "negative", "numbers", "part", "positive",
-    "sheet", "skip_invalid", "vectors",
+    "annotators", "encoding", "format", "header", "headers", "id", "labels", "negative", "numbers", "part",
+    "positive", "sheet", "skip_invalid", "vectors",
 }  # fmt: skip
 
 
@@ -36,7 +36,6 @@ def verify(
     """
     from textsvm.cli import corpora
     from textsvm.evaluation import verification
-    from textsvm.evaluation.estimate import groups_of
 
     console = Console(printing.quiet)
     corpus = corpora.read(console, known, reading, options.NoLearning())
@@ -44,7 +43,7 @@ def verify(
     asked = corpora.read_unlabelled(console, disputed, options.TableOptions(text=reading.text), None)
     with console.progress():
         result = verification.verify(
-            corpus.texts, corpora.targets(corpus), asked.texts, groups_of(corpus),
+            corpus.texts, corpora.targets(corpus), asked.texts, corpus.groups,
             progress=console.progress_of("verify"),
         )  # fmt: skip
     if printing.json:
@@ -60,11 +59,6 @@ def verify(
         f"{result.auc:.2f} for {plural(len(result.own), 'known piece')} of {result.length:,} characters"
     )
     if not result.reliable:
-        console.warn(
-            "known texts of this length cannot be told apart, so there is no verdict; longer or more texts help"
-        )
+        console.warn("known texts of this length cannot be told apart: no verdict; longer or more texts help")
     elif corpus.groups is None:
-        console.warn(
-            "each known text counts as a work of its own; if some are of one book, name books by --groups, or "
-            "the limits are wrong"
-        )
+        console.warn("known texts count as works of their own; if some are of one book, name it by --groups")

@@ -33,11 +33,13 @@ from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.sources.texts import TextSource
+from textsvm.training.folds import as_groups
 
 #: Random parts of the substrings.
 PARTS = 32
-#: Pieces of known texts; of more a sample is drawn.
+#: Pieces of all known texts, and of a disputed text; of more a sample is drawn.
 MOST_PIECES = 600
+MOST_OF_ONE = 50
 #: Characters of a piece.
 LEAST, MOST = 500, 20_000
 #: Least area under the ROC curve at which verdicts are given.
@@ -121,18 +123,14 @@ def verify(
     classes, author = np.unique(list(map(str, labels)), return_inverse=True)
     names = classes.tolist()
     n_texts = len(texts)
-    group = np.arange(n_texts) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    group = np.arange(n_texts) if groups is None else as_groups(groups, n_texts)
     _check(texts, names, author, group, disputed)
     lengths = [len(text) for text in texts]
     length = int(min(MOST, min(map(len, disputed)), max(LEAST, np.median(lengths))))
     random = np.random.default_rng(random_state)
-    known = [(i, piece) for i, text in enumerate(texts) for piece in _pieces(text, length)]
-    drawn = np.sort(random.permutation(len(known))[:MOST_PIECES])
-    known = [known[i] for i in drawn]
-    source = np.array([i for i, _ in known])
-    asked = [(i, piece) for i, text in enumerate(disputed) for piece in _pieces(text, length)]
-    pieces = [piece for _, piece in known + asked]
-    wins = _Rounds(pieces, author[source], group[source], len(names), random)
+    source, known = _drawn(texts, author, length, max(2, MOST_PIECES // len(names)), random)
+    owner, asked = _drawn(disputed, np.arange(len(disputed)), length, MOST_OF_ONE, random)
+    wins = _Rounds(known + asked, author[source], group[source], len(names), random)
     own, others = np.zeros(len(known)), np.zeros((len(known), len(names)))
     scores = np.zeros((len(asked), len(names)))
     for i in range(rounds):
@@ -143,7 +141,6 @@ def verify(
     has_other_group = np.array([np.any((author == author[i]) & (group != group[i])) for i in source])
     is_other = author[source][:, None] != np.arange(len(names))
     own, others = own[has_other_group] / rounds, others[is_other] / rounds
-    owner = np.array([i for i, _ in asked])
     means = np.array([scores[owner == i].mean(axis=0) for i in range(len(disputed))]) / rounds
     return Verification(names, means, _limits(own, others), length, own, others)
 
@@ -160,7 +157,7 @@ def _check(
         )
     if len(np.unique(np.stack([author, group]), axis=1).T) == len(names):
         raise InputError(
-            "each author has one text or group; give some of them two, to compare a text with others"
+            "each author has one text or group; give two, so that one is compared with the other"
         )
     if not disputed:
         raise InputError("there is no disputed text")
@@ -172,10 +169,18 @@ def _check(
         )
 
 
-def _pieces(text: str, length: int) -> list[str]:
-    """Pieces of a text, without a rest of less than half a length; a shorter text is one piece."""
-    count = max(1, round(len(text) / length))
-    return [text[i * length : (i + 1) * length] for i in range(count)]
+def _drawn(
+    texts: Sequence[str], author: Ints, length: int, most: int, random: np.random.Generator
+) -> tuple[Ints, list[str]]:
+    """Texts' indices and pieces, at most so many of each author; a rest of half a length is no piece."""
+    counts = [max(1, round(len(text) / length)) for text in texts]
+    source = np.repeat(np.arange(len(texts)), counts)
+    number = np.concatenate([np.arange(count) for count in counts])
+    order = random.permutation(len(source))
+    by_author = [order[author[source[order]] == a][:most] for a in np.unique(author)]
+    drawn = np.sort(np.concatenate(by_author))
+    starts = zip(source[drawn].tolist(), (number[drawn] * length).tolist(), strict=True)
+    return source[drawn], [texts[i][first : first + length] for i, first in starts]
 
 
 class _Rounds:
@@ -193,7 +198,9 @@ class _Rounds:
         for p, tokens in ((3, 8), "characters"), ((1, 3), "words"):
             kernel = Spectrum(p, "presence", normalised=False, tokens=tokens, keep_case=True)
             documents = TextSource(kernel, TextForm()).encode(ordered, None)
-            X = learn_columns(kernel, documents, 2, True, None)[1].tocsc()
+            matrix = learn_columns(kernel, documents, 2, True, None)[1]
+            assert matrix is not None
+            X = matrix.tocsc()
             part = random.integers(PARTS, size=X.shape[1])
             for k in range(PARTS):
                 of_part = X[:, part == k]

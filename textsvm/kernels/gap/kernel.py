@@ -19,9 +19,8 @@ from textsvm.kernels.base import Ability, SymbolKernel, check_weights, check_who
 from textsvm.kernels.contract import Cost, HostRows, KernelRows, SharedColumns, Sharing
 from textsvm.kernels.gap.cuda import CudaGap, cuda_grams
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence, SelfValues, symbol_contributions
-from textsvm.kernels.gap.sweep import products, self_products
+from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes, products, self_products
 from textsvm.kernels.options import GAP_LONGEST
-from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
