@@ -1,9 +1,9 @@
 """Authorship: collections whose test texts are of other works, beside Delta, stylo's SVM and TF-IDF.
 
-Delta (Burrows 2002) and Cosine Delta (Smith and Aldridge 2011) name the author of the training text that
-is nearest by z-scores of the relative frequencies of the most frequent words of the training texts; stylo's `classify` does
-the same, and its SVM is linear with C = 1 on the same z-scores. "Verification" is the area under ROC of the
-scores of `textsvm.verify`: each test text with its author against each test text with every other author.
+Delta (Burrows 2002) and Cosine Delta (Smith and Aldridge 2011) name the author of the nearest training text
+by z-scores of relative frequencies of the most frequent words. stylo's `classify` does the same; its SVM is
+linear with C = 1 on these z-scores. "Verification" is the area under ROC of the scores of `textsvm.verify`: each
+test text with its author against each test text with every other author.
 """
 
 from __future__ import annotations
