@@ -2,8 +2,8 @@
 
 Delta (Burrows 2002) and Cosine Delta (Smith and Aldridge 2011) name the author of the nearest training text
 by z-scores of relative frequencies of the most frequent words. stylo's `classify` does the same; its SVM is
-linear with C = 1 on these z-scores. "Verification" is the area under ROC of the scores of `textsvm.verify`: each
-test text with its author against each test text with every other author.
+linear with C = 1 on these z-scores. "Verification" is the area under ROC of the scores of `textsvm.verify`:
+each test text with its author against each test text with every other author.
 """
 
 from __future__ import annotations
