@@ -23,7 +23,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "files of more than 1000 lines": (0, 0),
     # textsvm.version, which every layer imports.
     "modules of at most 30 lines": (1, 8),
-    "modules with one importer": (52, 50),
+    "modules with one importer": (53, 50),
     "modules in cycles": (0, 0),
     "upward edges": (0, 0),
     "function-level imports": (127, 150),

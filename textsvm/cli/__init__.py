@@ -40,7 +40,7 @@ COMMANDS = {
     "compare": "Compare kernels with each other and with scikit-learn: accuracy, significance and time.",
     "map": "Draw documents and classes by the similarity of their texts: a tree, and points in two "
     "dimensions.",
-    "verify": "Verify authors: is a disputed text by one of them at all? By the method of imposters.",
+    "verify": "Verify authors: is a disputed text by any of them at all? By the method of imposters.",
     "devices": "List the CPU and every GPU, and test each GPU with a small kernel.",
     "model": "Show the contents of a model file: kernel, classes, support vectors, sizes, digest, "
     "training options.",

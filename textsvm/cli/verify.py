@@ -1,4 +1,4 @@
-"""textsvm verify: whether disputed texts are by one of the authors of known texts."""
+"""textsvm verify: whether disputed texts are by an author of known texts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _WITHOUT = {
 
 @partial(options.with_groups, without=_WITHOUT)
 def verify(
-    known: Known, disputed: Disputed, reading: options.ReadingOptions, printing: options.PrintingOptions
+    texts: Known, disputed: Disputed, reading: options.ReadingOptions, printing: options.PrintingOptions
 ) -> None:
-    """Verify authors: is a disputed text by one of them at all? By the method of imposters.
+    """Verify authors: is a disputed text by any of them at all? By the method of imposters.
 
     textsvm verify authors/ --groups folder disputed.txt
 
@@ -38,7 +38,7 @@ def verify(
     from textsvm.evaluation import verification
 
     console = Console(printing.quiet)
-    corpus = corpora.read(console, known, reading, options.NoLearning())
+    corpus = corpora.read(console, texts, reading, options.NoLearning())
     corpora.say_grouping(console, corpus)
     asked = corpora.read_unlabelled(console, disputed, options.TableOptions(text=reading.text), None)
     with console.progress():

@@ -10,7 +10,7 @@ k(x, y)) with the presence kernels. Features are dealt into `PARTS` random parts
 the Gram of half of the features is the sum of half of these.
 
 Shares depend on lengths, so all texts are cut into pieces of the length of the disputed text. The known texts
-themselves say what a score means: each piece is verified against its own author, without the pieces of its
+themselves show the meaning of a score: each piece is verified against its own author, without the pieces of its
 group (its text, or its book), and against each other author, without its own. Two limits on the score are
 chosen as stylo's `imposters.optimize` does, to maximise c@1 (Penas and Rodrigo, ACL 2011): "no" below the
 first, "yes" from the second, and no answer between them. Both kinds of problems have the same weight.
@@ -48,11 +48,11 @@ LEAST_AUC = 0.75
 
 @dataclass(frozen=True)
 class Verification:
-    """Scores of disputed texts for each candidate author, and what scores mean for the known texts."""
+    """Scores of disputed texts for each candidate author, with the scores of the known texts."""
 
     authors: list[str]
     scores: Floats  #: shape (n_disputed, n_authors): Share of rounds won
-    limits: tuple[float, float]  #: A lower score than the first means "no", one from the second on "yes"
+    limits: tuple[float, float]  #: "No" below the first, "yes" from the second
     length: int  #: Characters of a piece
     own: Floats = field(repr=False)  #: Scores of known pieces for their own author
     others: Floats = field(repr=False)  #: Scores of known pieces for other authors
@@ -94,7 +94,7 @@ def verify(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Verification:
-    """Verify whether disputed texts are by one of the authors of known texts.
+    """Verify whether disputed texts are by an author of known texts.
 
     Parameters
     ----------
@@ -128,10 +128,10 @@ def verify(
     lengths = [len(text) for text in texts]
     length = int(min(MOST, min(map(len, disputed)), max(LEAST, np.median(lengths))))
     random = np.random.default_rng(random_state)
-    source, known = _drawn(texts, author, length, max(2, MOST_PIECES // len(names)), random)
-    owner, asked = _drawn(disputed, np.arange(len(disputed)), length, MOST_OF_ONE, random)
-    wins = _Rounds(known + asked, author[source], group[source], len(names), random)
-    own, others = np.zeros(len(known)), np.zeros((len(known), len(names)))
+    source, pieces = _sample(texts, author, length, max(2, MOST_PIECES // len(names)), random)
+    owner, asked = _sample(disputed, np.arange(len(disputed)), length, MOST_OF_ONE, random)
+    wins = _Rounds(pieces + asked, author[source], group[source], len(names), random)
+    own, others = np.zeros(len(pieces)), np.zeros((len(pieces), len(names)))
     scores = np.zeros((len(asked), len(names)))
     for i in range(rounds):
         of_own, of_others, of_asked = wins.play()
@@ -169,7 +169,7 @@ def _check(
         )
 
 
-def _drawn(
+def _sample(
     texts: Sequence[str], author: Ints, length: int, most: int, random: np.random.Generator
 ) -> tuple[Ints, list[str]]:
     """Texts' indices and pieces, at most so many of each author; a rest of half a length is no piece."""
