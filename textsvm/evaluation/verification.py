@@ -10,7 +10,7 @@ k(x, y)) with the presence kernels. Features are dealt into `PARTS` random parts
 the Gram of half of the features is the sum of half of these.
 
 Shares depend on lengths, so all texts are cut into pieces of the length of the disputed text. The known texts
-themselves show the meaning of a score: each piece is verified against its own author, without the pieces of its
+show the meaning of a score: each piece is verified against its own author, without the pieces of its
 group (its text, or its book), and against each other author, without its own. Two limits on the score are
 chosen as stylo's `imposters.optimize` does, to maximise c@1 (Penas and Rodrigo, ACL 2011): "no" below the
 first, "yes" from the second, and no answer between them. Both kinds of problems have the same weight.
