@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textsvm import SVC, InputError, Pieces, Spectrum, explain, export, load, read_corpus, save
+from textsvm.evaluation import estimate
+from textsvm.model.settings import ClassifierSettings
 from textsvm.text.pieces import mean_of_pieces
+from textsvm.training.train import train
 
 WORDS = {
     "Ash": "tulips grow in the bed the lawn wants lime roses need water in spring",
@@ -151,7 +154,7 @@ def test_train_and_predict(novels, tmp_path):
     n = len(read_corpus(novels, label=BY_NAME[1]).cut(Pieces(1000)))
     assert f"12 texts are cut into {n} pieces" in trained.stderr.decode()
     assert "documents of new groups, held out of training (12 texts, 3-fold" in said
-    assert f"accuracy on their {n} pieces" in said
+    assert f"accuracy on {n} of their pieces" in said
     (tmp_path / "new.txt").write_text(new := novel("Birch", 70))
     [row] = map(json.loads, run("predict", "m.textsvm", "new.txt", cwd=tmp_path).stdout.splitlines())
     model = load(tmp_path / "m.textsvm")
@@ -243,3 +246,17 @@ def test_pieces_of_the_rows_of_a_table(tmp_path):
     assert "needs; train it with --chunk" in fails(
         "predict", tmp_path / "whole", tmp_path / "new.jsonl", "--pieces"
     )
+
+
+def test_many_pieces_are_thinned_for_the_estimate(novels, monkeypatch):
+    """Figures are of all texts, from every third piece or so; indices are those of all pieces."""
+    corpus = read_corpus(novels, label=BY_NAME[1]).cut(Pieces(300))
+    monkeypatch.setattr(estimate, "MOST", len(corpus) // 3)
+    kernel = Spectrum(3)
+    model = train(ClassifierSettings(kernel), corpus.texts, corpus.labels, groups=corpus.groups)
+    found = estimate.estimate_quality(ClassifierSettings(kernel), model, corpus, with_folds=True)
+    assert len(found.indices) == found.total == 12
+    assert [corpus.labels[i] for i in found.indices] == found.predicted.tolist()
+    assert len({corpus.piece_of[i] for i in found.indices}) == 12
+    verdict = estimate.verdict_of(model, corpus, found)
+    assert (verdict.value, verdict.n, verdict.constant) == (1.0, 12, 0.5)

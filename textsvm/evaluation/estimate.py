@@ -30,7 +30,7 @@ from textsvm.training.train import read_training_data
 
 #: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
 MOST, SECONDS, FOLDS = 2000, 2.0, 3
-OF_PIECES = 10  #: Pieces of long texts may take longer, by this factor
+OF_PIECES = 1000  #: Factor of the predicted seconds for pieces, which are few and far faster than predicted
 #: Minimum number of documents of a sample whose accuracy is worth a sentence.
 ENOUGH = 100
 
@@ -99,6 +99,8 @@ def estimate_quality(
     settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
 ) -> TestPredictions | None:
     """Predictions of a quick cross-validation, or on a sample; of pieces, on their texts."""
+    step = -(-len(training) // MOST) if training.piece_of else 1
+    training = training.subset(range(0, len(training), step)) if step > 1 else training
     predictions = _estimated(settings, model, training, with_folds)
     if predictions is None or training.piece_of is None:
         return predictions
@@ -107,11 +109,11 @@ def estimate_quality(
     decision = mean_of_pieces(predictions.decision[order], texts[order])
     metrics = _metrics([truth[i] for i in predictions.indices.tolist()], predictions.predicted, model.rule)
     (name, value), n = next(iter(metrics.items())), len(numbers)
-    total = len(training.first_pieces) if predictions.total else 0
+    total, rows = len(training.first_pieces) if predictions.total else 0, step * predictions.indices[first]
     return replace(
-        predictions, indices=predictions.indices[first], decision=decision, total=total, part=not total,
+        predictions, indices=rows, decision=decision, total=total, part=not total,
         predicted=model.rule.predictions(decision),
-        where=f"{len(first):,} texts, {predictions.where}; {name.replace('_', ' ')} on their {n:,} pieces "
+        where=f"{len(first):,} texts, {predictions.where}; {name.replace('_', ' ')} on {n:,} of their pieces "
         f"{value:.3f}",
     )  # fmt: skip
 
@@ -207,10 +209,11 @@ def _metrics(truth: list[Any], predicted: AnyArray, rule: Rule) -> dict[str, flo
 
 def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) -> TestPredictions | None:
     """Predictions of a few folds; None if they take long, or the documents are too few for folds."""
-    record, kernel = model.record, model.kernel
+    record, kernel, more = model.record, model.kernel, OF_PIECES if training.piece_of else 1
     assert kernel is not None
     # Quick folds have no offsets for macro-F1.
-    if len(training) > MOST or (isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy"):
+    offset = isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy"
+    if len(training) > MOST or offset:
         return None
     settings = replace(settings, kernel=kernel.__sklearn_clone__())
     if isinstance(settings, ClassifierSettings) and record.C is not None:
@@ -222,9 +225,7 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         folds = Splitting(FOLDS).quietly(target)
         if n_separated(target.copies, folds):
             return None
-        values = decide_folds(
-            settings, examples, Task(target, weight, folds), SECONDS * (OF_PIECES if training.piece_of else 1)
-        )
+        values = decide_folds(settings, examples, Task(target, weight, folds), SECONDS * more)
     except InputError:
         return None
     if values is None:
