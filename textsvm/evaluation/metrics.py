@@ -42,7 +42,6 @@ from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
 from textsvm.errors import InputError
-from textsvm.runtime.compiled import njit
 
 #: A wider range of whole numbers is not treated as grades: years, prices.
 MOST_GRADES = 1000
@@ -280,10 +279,7 @@ def average_precisions(truth: Bools, decision: Floats, weight: Floats | None = N
     values, weights = _ranked(decision), np.ones((1, len(truth))) if weight is None else weight
     areas = np.full((len(weights), truth.shape[1]), np.nan)
     for a in np.flatnonzero(truth.any(axis=0)).tolist():
-        order = np.argsort(-values[:, a], kind="stable")
-        ranked = values[order, a]
-        last = np.append(ranked[1:] != ranked[:-1], True)
-        _areas(weights, order, truth[order, a], last, areas[:, a])
+        areas[:, a] = _average_precision(weights, truth[:, a], values[:, a])
     return areas[0] if weight is None else areas
 
 
@@ -360,21 +356,16 @@ def _area_under_roc(weight: Floats, positive: Bools, score: Floats) -> Floats:
     return (good * (below + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
 
 
-@njit(nogil=True, cache=True)
-def _areas(weight: Floats, order: Ints, truth: Bools, last: Bools, areas: Floats) -> None:
-    # From the largest value down; `last` ends a run of equal values.
-    for r in range(len(weight)):
-        above, hits, fresh, area = 0.0, 0.0, 0.0, 0.0
-        for i in range(len(order)):
-            w = weight[r, order[i]]
-            above += w
-            if truth[i]:
-                fresh += w
-            if last[i] and fresh > 0:
-                hits += fresh
-                area += fresh * hits / above
-                fresh = 0.0
-        areas[r] = area / hits if hits > 0 else np.nan
+def _average_precision(weight: Floats, positive: Bools, score: Floats) -> Floats:
+    """Average precision of each row of weights; NaN without a positive document."""
+    order = np.argsort(-score, kind="stable")
+    ranked, weight = score[order], weight[:, order]
+    starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+    hits = np.add.reduceat(weight * positive[order], starts, axis=1)
+    total, found = np.cumsum(np.add.reduceat(weight, starts, axis=1), axis=1), np.cumsum(hits, axis=1)
+    precision = np.divide(found, total, out=np.zeros_like(found), where=total > 0)
+    area = (hits * precision).sum(axis=1)
+    return np.divide(area, found[:, -1], out=np.full(len(area), np.nan), where=found[:, -1] > 0)
 
 
 def _ranked(decision: Floats) -> Floats:

@@ -136,27 +136,11 @@ def _joined(
 
 def _numbered(df: Ints) -> tuple[Ints, SignedInts]:
     """Shared features by decreasing frequency, and the position of every feature among them, or -1."""
-    number = _commonest_first(df)
+    shared = np.flatnonzero(df > 1)
+    number = shared[np.argsort(-df[shared], kind="stable")]
     target = np.full(len(df), -1, index_type(len(df)))
     target[number] = np.arange(len(number))
     return number, target
-
-
-@njit(nogil=True, cache=True)
-def _commonest_first(df):
-    """Counting sort of the shared features by decreasing frequency, ties in order."""
-    begin = np.zeros(df.max() + 2 if len(df) else 2, np.int64)
-    for times in df:
-        if times > 1:
-            begin[times - 1] += 1
-    for times in range(len(begin) - 2, -1, -1):
-        begin[times] += begin[times + 1]
-    number = np.empty(begin[0], np.int64)
-    for u in range(len(df)):
-        if df[u] > 1:
-            number[begin[df[u]]] = u
-            begin[df[u]] += 1
-    return number
 
 
 @njit(nogil=True, cache=True)

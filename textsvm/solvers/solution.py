@@ -28,7 +28,6 @@ import numpy as np
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
-from textsvm.runtime.compiled import njit
 from textsvm.solvers.dual import MOST_SLACK, Dual, MulticlassDual
 
 #: Violation of a working set, as a fraction of that of all variables, at which a round ends.
@@ -248,20 +247,18 @@ def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Floats, Fl
 
     Returns feasible coefficients sign * alpha, and their responses, or None if these need rows.
     """
-    coef, q, product = (np.empty(len(dual)) for _ in range(3))
-    within, most = resumed(
-        dual.sign, solution.alpha, dual.upper, dual.linear, former.linear, solution.responses,
-        coef, q, product,
-    )  # fmt: skip
-    if dual.total != former.total or not within:
-        low, high = bounds(dual)
+    coef, q, (low, high) = dual.sign * solution.alpha, dual.sign * dual.linear, bounds(dual)
+    product = solution.responses - dual.sign * former.linear
+    if dual.total != former.total or (coef < low).any() or (coef > high).any():
         return _with_total(np.clip(coef, low, high), low, high, dual.total), None
     if dual.total != 0:
         return coef, product + q
-    scaled, responses = np.empty(len(dual)), np.empty(len(dual))
-    ratio = _best_multiple(coef, product, q, most)
-    multiplied(dual.sign, dual.upper, ratio, coef, product, q, scaled, responses)
-    return scaled, responses
+    used = np.flatnonzero(coef)
+    ratio = _best_multiple(coef, product, q, np.min(dual.upper[used] / np.abs(coef[used]), initial=np.inf))
+    scaled = np.clip(ratio * coef, low, high)
+    # A coefficient within rounding of a bound is put at it: the solver would spend steps on the difference.
+    at_bound = np.abs(scaled) >= (1 - 1e-12) * dual.upper
+    return np.where(at_bound, dual.sign * dual.upper, scaled), ratio * product + q
 
 
 def carried_over(rounding: float, former: Dual, solved: Floats, coef: Floats) -> float:
@@ -293,35 +290,3 @@ def _with_total(coef: Floats, low: Floats, high: Floats, total: float) -> Floats
         if lacking and room.any():
             coef = coef + np.sign(lacking) * room * min(1.0, abs(lacking) / room.sum())
     return np.clip(coef, low, high)
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def resumed(sign, alpha, upper, linear, former, responses, coef, q, product):
-    """Fill coefficients of a solution, q of the next problem, and Kb.
-
-    Returns whether the coefficients are within the bounds, and the largest r with r |b| <= upper, infinite if
-    all are 0.
-    """
-    within, most = True, np.inf
-    for i in range(len(sign)):
-        coef[i] = sign[i] * alpha[i]
-        q[i] = sign[i] * linear[i]
-        product[i] = responses[i] - sign[i] * former[i]
-        signed = sign[i] * upper[i]
-        within &= min(signed, 0.0) <= coef[i] <= max(signed, 0.0)
-        if coef[i] != 0:
-            most = min(most, upper[i] / abs(coef[i]))
-    return within, most
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def multiplied(sign, upper, ratio, coef, product, q, scaled, responses):
-    """Fill ratio * b, within the bounds, and its responses.
-
-    A coefficient within rounding of a bound is put at it, or the solver would spend steps on the difference.
-    """
-    for i in range(len(sign)):
-        signed = sign[i] * upper[i]
-        value = min(max(ratio * coef[i], min(signed, 0.0)), max(signed, 0.0))
-        scaled[i] = signed if abs(value) >= (1 - 1e-12) * upper[i] else value
-        responses[i] = ratio * product[i] + q[i]

@@ -109,10 +109,9 @@ def strands(documents: Documents) -> Ints32:
             f"a text has the symbol {symbols[unknown]!r}, which is no letter of DNA or RNA (a, c, g, t, u, "
             "n, or the code of an ambiguous base); canonical=True reads such texts only"
         )
-    codes, offsets = np.array(documents.codes), documents.offsets
-    both = np.empty(2 * len(codes), np.int32)
-    run_on_ranges(offsets, lambda i, j: _pair(codes, table, int(offsets[i]), int(offsets[j]), both))
-    return both
+    letters = table[documents.codes]
+    paired = np.where(letters < UNKNOWN, UNKNOWN - 1 - letters, letters)
+    return np.concatenate([letters, paired[::-1]])
 
 
 def symbols_of(documents: Documents) -> list[str]:
@@ -238,51 +237,10 @@ def mers_of(documents: Documents, length: int, both_strands: bool) -> tuple[Mers
 
     On both strands, l-mers with an ambiguous base (n) are left out.
     """
-    check_symbols(len(documents.codes), 2 if both_strands else 1)
-    codes = strands(documents) if both_strands else documents.codes.astype(np.int32)
-    unknown, n_symbols = (UNKNOWN,) * 2 if both_strands else (-1, len(documents.alphabet))
-    offsets, n = np.array(documents.offsets), len(documents)
-    numbers = np.zeros(n, np.int64)
-    run_on_ranges(offsets, lambda i, j: _count(codes, offsets, i, j, length, unknown, numbers))
-    indptr = np.concatenate([[0], np.cumsum(numbers)])
-    n_strands = 2 if both_strands else 1
-    own_starts, starts = np.empty(indptr[-1], np.int64), np.empty(n_strands * indptr[-1], np.int64)
-    sizes = (length, unknown, indptr, own_starts, starts)
-    run_on_ranges(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes))
-    rows = Mers(codes, own_starts, indptr, n_symbols, length)
-    return rows, Mers(codes, starts, n_strands * indptr, n_symbols, length) if both_strands else rows
-
-
-@njit(nogil=True, cache=True)
-def _pair(codes, table, first, last, both):
-    for at in range(first, last):
-        letter = table[codes[at]]
-        both[at] = letter
-        both[len(both) - 1 - at] = 3 - letter if letter < 4 else letter
-
-
-@njit(nogil=True, cache=True)
-def _count(codes, offsets, first, last, length, unknown, numbers):
-    for i in range(first, last):
-        run_length = 0
-        for at in range(offsets[i], offsets[i + 1]):
-            run_length = 0 if codes[at] == unknown else run_length + 1
-            numbers[i] += run_length >= length
-
-
-@njit(nogil=True, cache=True)
-def _fill(codes, offsets, first, last, length, unknown, indptr, starts, both_starts):
-    # The other strand of all texts lies behind them, from its last symbol to its first.
-    both = len(both_starts) > len(starts)
-    for i in range(first, last):
-        run_length, mer, number = 0, indptr[i], indptr[i + 1] - indptr[i]
-        for at in range(offsets[i], offsets[i + 1]):
-            run_length = 0 if codes[at] == unknown else run_length + 1
-            if run_length >= length:
-                start = at - length + 1
-                starts[mer] = start
-                if both:
-                    there = mer + indptr[i]
-                    both_starts[there] = start
-                    both_starts[there + number] = len(codes) - at - 1
-                mer += 1
+    windows = windows_of(documents, length, both_strands)
+    n_symbols = UNKNOWN if both_strands else windows.n_symbols
+    columns = Mers(windows.codes, windows.starts, windows.indptr, n_symbols, length)
+    if not both_strands:
+        return columns, columns
+    own = windows.starts < len(documents.codes)
+    return replace(columns, starts=windows.starts[own], indptr=windows.indptr // 2), columns

@@ -386,25 +386,16 @@ def entries_of(kernel: PmerKernel, counts: sparse.Counts, weights: Floats | None
     unary = kernel.weight == "intersection"
     x = sparse.Sparse(counts.indptr, counts.features, np.empty(len(counts.counts), np.float32), size)
     table = weigh(kernel.weight, np.arange(1, 1 + int(counts.counts.max(initial=1)), dtype=np.int32))
-    if weights is None:
-        weights = np.empty(0)
-    elif unary:
+    if weights is not None and unary:
         weights = np.sqrt(weights)
-    if x.by_numpy:
-        exact = table[counts.counts - 1].astype(np.float64)
-        x.values[:] = weights[counts.features] * exact if len(weights) else exact
-    else:
-        arrays = (counts.indptr, counts.features, counts.counts, table.astype(np.float64), weights, x.values)
-        sparse.run_on_ranges(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
+
+    def weigh_rows(first: int, last: int) -> None:
+        entries = slice(counts.indptr[first], counts.indptr[last])
+        values = table[counts.counts[entries] - 1].astype(np.float64)
+        x.values[entries] = values if weights is None else values * weights[counts.features[entries]]
+
+    sparse.run_on_ranges(counts.indptr, weigh_rows)
     return x
-
-
-@njit(nogil=True, cache=True)
-def _weigh_entries(indptr, features, counts, table, weights, values, first, last):
-    """Value of each count (`table` starts at count 1) times the weight of its p-mer, if there are weights."""
-    for k in range(indptr[first], indptr[last]):
-        value = table[counts[k] - 1]
-        values[k] = np.float32(weights[features[k]] * value if len(weights) else value)
 
 
 def spread_contributions(
