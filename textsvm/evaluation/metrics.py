@@ -362,10 +362,10 @@ def _average_precision(weight: Floats, positive: Bools, score: Floats) -> Floats
     ranked, weight = score[order], weight[:, order]
     starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
     hits = np.add.reduceat(weight * positive[order], starts, axis=1)
-    total, found = np.cumsum(np.add.reduceat(weight, starts, axis=1), axis=1), np.cumsum(hits, axis=1)
-    precision = np.divide(found, total, out=np.zeros_like(found), where=total > 0)
-    area = (hits * precision).sum(axis=1)
-    return np.divide(area, found[:, -1], out=np.full(len(area), np.nan), where=found[:, -1] > 0)
+    above, hits_above = np.cumsum(np.add.reduceat(weight, starts, axis=1), axis=1), np.cumsum(hits, axis=1)
+    precision = np.divide(hits_above, above, out=np.zeros_like(above), where=above > 0)
+    area, n_hits = (hits * precision).sum(axis=1), hits_above[:, -1]
+    return np.divide(area, n_hits, out=np.full(len(area), np.nan), where=n_hits > 0)
 
 
 def _ranked(decision: Floats) -> Floats:

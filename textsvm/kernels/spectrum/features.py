@@ -388,13 +388,10 @@ def entries_of(kernel: PmerKernel, counts: sparse.Counts, weights: Floats | None
     table = weigh(kernel.weight, np.arange(1, 1 + int(counts.counts.max(initial=1)), dtype=np.int32))
     if weights is not None and unary:
         weights = np.sqrt(weights)
-
-    def weigh_rows(first: int, last: int) -> None:
-        entries = slice(counts.indptr[first], counts.indptr[last])
+    for first in range(0, len(x.values), sparse.SLAB):
+        entries = slice(first, first + sparse.SLAB)
         values = table[counts.counts[entries] - 1].astype(np.float64)
         x.values[entries] = values if weights is None else values * weights[counts.features[entries]]
-
-    sparse.run_on_ranges(counts.indptr, weigh_rows)
     return x
 
 
