@@ -15,11 +15,11 @@ from textsvm.cli import COMMANDS
 
 #: Limit of each figure and its goal. A limit is the figure that was reached; it only falls.
 LIMITS: dict[str, tuple[float, float]] = {
-    "lines of textsvm/": (68_906, 64_000),
+    "lines of textsvm/": (68_889, 64_000),
     "lines of the applications": (9_923, 10_500),
     "lines of C, JavaScript, HTML and CSS": (2_785, 2_800),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
-    "files": (274, 265),
+    "files": (273, 265),
     "files of more than 1000 lines": (0, 0),
     # textsvm.version, which every layer imports.
     "modules of at most 30 lines": (1, 8),

@@ -110,7 +110,7 @@ def test_descent_of_some_rows_takes_the_scale_of_the_bias_from_them():
         rows.ridge * 1024,
     )
     signs, index = np.where(y == 1, 1, -1).astype(np.int8)[:, None], np.arange(200)
-    box = np.full((200, 1), 1e-3, np.float32)
+    box = np.full(200, 1e-3, np.float32)
     weights, bias = solve_columns(rows, index, signs, box, 1e-3, 1000)
     others, other_bias = solve_columns(large, index, signs, box / 1024, 1e-3, 1000)  # the same machine
     np.testing.assert_allclose(others * 32, weights, rtol=1e-3, atol=1e-7)

@@ -9,7 +9,7 @@ from textsvm import SVC, BoundedGap, Compute, Spectrum
 from textsvm.kernels.gap import bounded_cuda
 from textsvm.kernels.shared import counting_cuda
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers
-from textsvm.kernels.spectrum import counted_documents_cuda
+from textsvm.kernels.spectrum import cuda as spectrum_cuda
 from textsvm.linalg import packed_cuda, rows_cuda
 from textsvm.linalg.packed_cuda import PackedRows, packed_bytes
 from textsvm.runtime import device as gpu
@@ -60,7 +60,7 @@ def test_rows(name, table, passes, device, monkeypatch):
         weights = getattr(kernel, "weights_", None)
         in_passes(monkeypatch, documents, passes)
         monkeypatch.setattr(counting_cuda, "TABLE", table)
-        monkeypatch.setattr(counted_documents_cuda, "KEPT_SHARE", 0.0 if passes == 7 else 0.5)
+        monkeypatch.setattr(spectrum_cuda, "KEPT_SHARE", 0.0 if passes == 7 else 0.5)
         rows = kernel.features.rows(documents, device)
         assert name == "sum" or rows.note.startswith("counted in")
         assert_same(whole.x, rows.x, ("indptr", "features", "values"))

@@ -365,14 +365,13 @@ class Trials:
         rows = self.rows(kernel, train)
         signs = np.where(self.target[:, None] == classes, 1, -1).astype(np.int8)
         weights, bias = list[Floats32](), list[Floats32]()
-        # With the squared hinge loss, C is in the diagonal, which all machines share.
-        for group in [penalties] if loss == "hinge" else [[C] for C in penalties]:
-            box, rows_with_loss = self.weight[:, None] * np.repeat(group, len(classes)), rows
+        for C in penalties:
+            box, rows_with_loss = self.weight * C, rows
             if loss == "squared_hinge":
-                rows_with_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box[:, 0]))
-                box *= 2 * MOST_SLACK
-            of_group = np.tile(signs, len(group)), box.astype(np.float32)
-            solution = solve_columns(rows_with_loss, train, *of_group, TOLERANCE, max_epochs=50)
+                rows_with_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box))
+                box = box * 2 * MOST_SLACK
+            machines = train, signs, box.astype(np.float32)
+            solution = solve_columns(rows_with_loss, *machines, TOLERANCE, max_epochs=50)
             weights.append(solution[0])
             bias.append(solution[1])
         values = rows.x.take(test).dot(np.vstack(weights).T.astype(np.float64)) + np.concatenate(bias)

@@ -68,17 +68,16 @@ def solve_columns(
 ) -> tuple[Floats32, Floats32]:
     """Train m machines on the rows `index`; weights, shape (m, n_features), and biases, shape (m,).
 
-    Signs (-1 or +1) and upper bounds of alpha have a column for each machine, shape (n, m). Stops when no
-    alpha violates its optimality condition by more than `tol` and |y'alpha| is at most `tol`, or after
-    `max_epochs`.
+    Signs (-1 or +1) have a column for each machine, shape (n, m); `box` are the upper bounds of alpha. Stops
+    when no alpha violates its optimality condition by more than `tol` and |y'alpha| is at most `tol`, or
+    after `max_epochs`.
     """
     m, descent = signs.shape[1], Descent(rows, index)
     weights, bias = np.zeros((m, rows.x.n_features), np.float32), np.zeros(m, np.float32)
 
     def solve_machine(c: int) -> None:
-        own = np.ascontiguousarray(signs[:, c]), np.ascontiguousarray(box[:, c])
-        alpha = np.zeros(len(signs), np.float32)
-        descent.solve_column(index.copy(), (*own, weights[c], alpha, bias[c : c + 1]), tol, max_epochs)
+        own, alpha = np.ascontiguousarray(signs[:, c]), np.zeros(len(signs), np.float32)
+        descent.solve_column(index.copy(), (own, box, weights[c], alpha, bias[c : c + 1]), tol, max_epochs)
 
     run(solve_machine, range(m))
     return weights, bias

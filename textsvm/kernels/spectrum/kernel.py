@@ -441,7 +441,7 @@ class SpectrumFeatureMap(Features):
         self.kernel.check()
         if device is None or device.kind == "cpu":
             return CountedDocuments(self.kernel, documents)
-        from textsvm.kernels.spectrum.counted_documents_cuda import CudaCountedDocuments
+        from textsvm.kernels.spectrum.cuda import CudaCountedDocuments
 
         return CudaCountedDocuments(self.kernel, documents)
 
