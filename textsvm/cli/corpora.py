@@ -444,11 +444,12 @@ def cut(console: Console, corpus: Corpus, learning: LearningOptions) -> Corpus:
     if corpus.columns is None and len(corpus.texts):
         labels = [label if isinstance(label, str) else "" for label in corpus.labels or [""] * len(corpus)]
         common, blocks = Pieces.without_common(corpus.texts, labels, learning.chunk)
-        for block in blocks if learning.strip_common else ():
-            console.say(f"note: {block}; they are left out")
-        for block in () if learning.strip_common else blocks:
-            console.warn(f"{block}; --strip-common leaves them out")
         pieces = common if learning.strip_common else pieces
+        for block in blocks:
+            if learning.strip_common:
+                console.say(f"note: {block}; they are left out")
+            else:
+                console.warn(f"{block}; --strip-common leaves them out")
     if pieces == Pieces():
         return corpus
     corpus, n = corpus.cut(pieces), len(corpus)

@@ -219,10 +219,8 @@ class TrainedModel:
     def uncut(self, participle: str) -> TrainedModel:
         """The model; InputError if it cuts texts."""
         if self.pieces is not None:
-            raise InputError(
-                f"a model that cuts texts (--chunk, --strip-common) cannot be {participle}; "
-                "dataclasses.replace(model, pieces=None) can, for single pieces, model.pieces.cut(text)"
-            )
+            model = "dataclasses.replace(model, pieces=None) can, for pieces, model.pieces.cut(text)"
+            raise InputError(f"a model that cuts texts (--chunk) cannot be {participle}; {model}")
         return self
 
     def values_of_pieces(self, X: object, progress: StageProgress | None = None) -> Floats:

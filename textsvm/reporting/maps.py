@@ -73,9 +73,8 @@ def rolling_section(ids: Sequence[str], decision: Floats, classes: Sequence[str]
     rows = [(safe(name), safe(classes[code]), f"{value:+.3f}") for name, code, value in cells]
     table = html_table(("piece", "class", "decision"), rows)
     note = "The decision of a text is the mean of those of its pieces."
-    return card("Which piece is whose", chart, key, note, wide=True, first=len(key)) + section(
-        "Pieces", table
-    )
+    drawn = card("Which piece is whose", chart, key, note, wide=True, first=len(key))
+    return drawn + section("Pieces", table)
 
 
 def colour_of(code: int) -> str:

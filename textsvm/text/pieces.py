@@ -75,11 +75,8 @@ class Pieces:
         sizes = np.bincount(codes)
         for verb in ("begin", "end"):
             edges = [_edge(texts[i], verb == "end") for i in rows]
-            counts = Counter(
-                (key, c)
-                for edge, c in zip(edges, codes.tolist(), strict=True)
-                for key in {key for key, _, _ in edge}
-            )
+            pairs = zip(edges, codes.tolist(), strict=True)
+            counts = Counter(pair for edge, c in pairs for pair in {(key, c) for key, _, _ in edge})
             lines = {key for (key, c), n in counts.items() if n >= max(FEWEST, sizes[c] / 2)}
             shared.append(frozenset(lines))
             telling = {k for k in lines if any(counts[k, c] <= ELSEWHERE * n for c, n in enumerate(sizes))}
