@@ -10,10 +10,10 @@ from test_smo import ArrayRows
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.gram.build import gram_of_rows
-from textsvm.gram.plan import parse_bytes
 from textsvm.kernels import GappedKmers, GapWeighted, Spectrum, Sum
 from textsvm.kernels.contract import AHEAD
 from textsvm.runtime.device import select
+from textsvm.runtime.memory import parse_bytes
 from textsvm.solvers.dual import svc
 from textsvm.text.documents import encode
 

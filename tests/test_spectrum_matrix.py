@@ -24,6 +24,7 @@ from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum import feature_matrix
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
+from textsvm.runtime import memory as host_memory
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, normalise
 
@@ -237,12 +238,13 @@ def test_memory_is_asked_for_before_it_is_taken(mail, monkeypatch):
     assert abs(feature_matrix.predicted_entries(documents, (1, 5)) - entries) < 0.3 * entries
     monkeypatch.setattr(feature_matrix, "count_each", None)  # nothing is counted
     monkeypatch.setattr(feature_matrix, "predicted_entries", lambda *_: entries)
-    monkeypatch.setattr(feature_matrix, "free_memory", lambda _: 28 * len(documents.codes) + 8 * entries - 1)
-    with pytest.raises(InputError, match=r"need about .* GiB of memory .*min_df.*max_length"):
+    left = 28 * len(documents.codes) + 8 * entries - 1
+    monkeypatch.setattr(host_memory, "_available_memory", lambda: left)
+    with pytest.raises(InputError, match=r"need about .* MiB of main memory .*min_df.*max_length"):
         SpectrumFeatures((1, 5), device="cpu").fit_transform(train)
     monkeypatch.undo()
     monkeypatch.setattr(features, "BATCH", 1 << 14)
-    monkeypatch.setattr(feature_matrix, "free_memory", lambda _: 3 * entries)
+    monkeypatch.setattr(host_memory, "_available_memory", lambda: 3 * entries)
     with pytest.raises(InputError, match="take fewer lengths"):  # told by the first batch
         model.transform(train * 2)
 

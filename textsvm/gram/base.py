@@ -20,11 +20,11 @@ import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
-from textsvm.gram.plan import parse_bytes
 from textsvm.kernels.contract import MatrixRows, rows_ahead
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
+from textsvm.runtime.memory import parse_bytes
 
 #: Bytes per document that are set aside for slot numbers and times of use.
 _SLOT_BYTES = 16

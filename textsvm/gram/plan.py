@@ -22,7 +22,6 @@ The matrix is symmetric, so half of its values are computed, and of its `BANDS` 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 
@@ -54,8 +53,6 @@ MANY_MATRIX_ROW = 5e-7
 #: symmetric matrix.
 SLOW = 5
 _SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -298,19 +295,6 @@ def _requested(case: Case) -> str:
         f"tier={case.tier!r} is not possible: the whole kernel matrix takes {show_bytes(case.bytes)} and "
         f"{show_bytes(room)} of {place} may be used; raise memory (--memory), or choose another tier"
     )
-
-
-def parse_bytes(memory: int | str | None) -> int | None:
-    """Bytes from a number or a text such as "800MB" or "8GiB" (units are powers of 1,024)."""
-    if memory is None:
-        return None
-    match = _SIZE.fullmatch(str(memory)) if not isinstance(memory, bool) else None
-    value = int(float(match[1]) * (1 << _UNITS[match[2].lower()])) if match else 0
-    if value <= 0:
-        raise InputError(
-            f"memory must be a positive number of bytes, such as 2000000000 or '2GiB', got {memory!r}"
-        )
-    return value
 
 
 def show_bytes(count: int) -> str:

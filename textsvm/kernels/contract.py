@@ -369,8 +369,8 @@ class Features:
     def release(self, counted: object) -> None:
         """Let the next feature rows of counted documents, which are the last, reuse their memory."""
 
-    def bytes(self, documents: Documents) -> int:
-        """Predicted bytes of the features, if they can lie on disk; otherwise 0."""
+    def bytes(self, documents: Documents, gram: bool = False) -> int:
+        """Predicted bytes of the features, if they can lie on disk, or to compute a `gram`; otherwise 0."""
         return 0
 
     def rows_of(self, counted: Any, train: Ints) -> FeatureRows:

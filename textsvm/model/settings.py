@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeAlias
@@ -29,6 +29,7 @@ from textsvm.model.rules import check_reject
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
+from textsvm.runtime.memory import bounded, parse_bytes
 from textsvm.solvers.dual import LOSSES
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextSource
@@ -89,7 +90,8 @@ class Compute:
     ----------
     memory : int or str, optional
         Bytes for rows of the kernel matrix or of features, such as "2GiB"; on several GPUs the bytes of each.
-        None: half of the free memory, for vectors on a CPU a quarter.
+        None: half of the free memory, for vectors on a CPU a quarter. On a CPU a training of texts that is
+        predicted to take more in all, and more than 128 MiB, is refused.
     store : path, optional
         Folder in which the kernel matrix is kept on disk (`textsvm.gram.store`). Every later training on the
         same texts reads it. A run that is killed resumes where it stopped.
@@ -213,8 +215,9 @@ class Settings:
 
     @contextmanager
     def at_work(self, device: Device) -> Iterator[None]:
-        """Limit the threads to `n_jobs` and make the device current."""
-        with parallel.limit(self.n_jobs), devices.use(device):
+        """Limit the threads to `n_jobs`, and memory on a CPU, and make the device current."""
+        memory = None if self.compute is None or device.kind != "cpu" else parse_bytes(self.compute.memory)
+        with parallel.limit(self.n_jobs), devices.use(device), bounded(memory) if memory else nullcontext():
             yield
 
     def check(self) -> None:
@@ -234,8 +237,6 @@ class Settings:
             raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
         check_jobs(self.n_jobs)
         if compute.memory is not None:
-            from textsvm.gram.plan import parse_bytes
-
             parse_bytes(compute.memory)
 
 

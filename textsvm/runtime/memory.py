@@ -1,9 +1,9 @@
 """Main memory: how much is free, and large arrays in temporary files.
 
-`free` respects the limits of the container (cgroup) and of the process (ulimit). Inside `on_disk`, `empty`
-maps large arrays to unnamed temporary files, which the operating system pages out under memory pressure and
-removes when the array is freed or the process ends. Disk space is reserved up front, so a full disk raises
-`InputError` instead of ending the process with a signal.
+`free` respects the limits of the container (cgroup), the process (ulimit) and `bounded`. Inside `on_disk`,
+`empty` maps large arrays to unnamed temporary files, which the operating system pages out under memory
+pressure and removes when the array is freed or the process ends. Disk space is reserved up front, so a full
+disk raises `InputError` instead of ending the process with a signal.
 
 NumPy is imported inside functions: `require` checks the limits before any large library is loaded.
 """
@@ -13,12 +13,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import shutil
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -52,15 +54,66 @@ _ARENA_MAX = -8
 _DONT_NEED = 4
 #: Limit from which a control group (version 1) has none.
 UNLIMITED = 1 << 62
+#: Smallest limit of `bounded`: below it only rows and features are limited.
+LEAST_BOUND = 1 << 27
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_bound: ContextVar[int] = ContextVar("textsvm_bound", default=UNLIMITED)
+
+
+def parse_bytes(memory: int | str | None) -> int | None:
+    """Bytes from a number or a text such as "800MB" or "8GiB" (units are powers of 1,024)."""
+    if memory is None:
+        return None
+    match = _SIZE.fullmatch(str(memory)) if not isinstance(memory, bool) else None
+    value = int(float(match[1]) * (1 << _UNITS[match[2].lower()])) if match else 0
+    if value <= 0:
+        raise InputError(
+            f"memory must be a positive number of bytes, such as 2000000000 or '2GiB', got {memory!r}"
+        )
+    return value
+
+
+def bounded(memory: int) -> AbstractContextManager[None]:
+    """Limit this process to `memory` bytes more than it has now, inside the block."""
+    return assigned(_bound, min(_bound.get(), _resident() + max(memory, LEAST_BOUND)))
 
 
 def free() -> int:
-    """Free main memory in bytes, within the limits of the container (cgroup) and the process (ulimit)."""
+    """Free main memory in bytes."""
+    return min(left for _, left in _limits())
+
+
+def require_free(needed: int, purpose: str, remedy: str) -> None:
+    """Raise InputError with `purpose` and `remedy` if more bytes are needed than a limit leaves."""
+    for _ in range(2):
+        limit, left = min(_limits(), key=itemgetter(1))
+        if needed <= left:
+            return
+        trim()
+    raise InputError(
+        f"{purpose} about {needed >> 20:,} MiB of main memory and {limit} leaves {left >> 20:,} MiB; take "
+        f"fewer lengths of substrings (p), {remedy}shorten the texts (max_length, --max-length), give fewer, "
+        "or raise that limit"
+    )
+
+
+def _limits() -> Iterator[tuple[str, int]]:
+    """Names of the limits of main memory, and the bytes that they leave."""
     for thread in threading.enumerate():
         if thread.name == FREEING and thread is not threading.current_thread():
             thread.join()
-    limits = [left for _, left in _own_limits(STATUS)]
-    return min([_available_memory(), *cgroup_memory(MEMBERSHIP, GROUPS), *limits])
+    yield "the memory of this computer", _available_memory()
+    yield from (("the limit of this container (cgroup)", left) for left in cgroup_memory(MEMBERSHIP, GROUPS))
+    yield from ((f"the limit of this process ({name})", left) for name, left in _own_limits(STATUS))
+    yield "memory (--memory)", max(0, _bound.get() - _resident())
+
+
+def _resident() -> int:
+    """Bytes of this process in main memory; 0 if they are unknown."""
+    with suppress(OSError):
+        return int(_content("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def require(resident: int, addresses: int) -> None:

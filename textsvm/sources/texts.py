@@ -21,7 +21,7 @@ from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
-from textsvm.runtime.memory import trim
+from textsvm.runtime.memory import free, trim
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import INDEX, KernelSource, Source, Support, check_offsets
 from textsvm.text.documents import Documents, MultiView, View
@@ -33,6 +33,8 @@ from textsvm.text.tokens import SINGLE
 LEAST_INDEXED = 1 << 24
 #: Most bytes of an index, predicted from a sample of as many symbols, and bytes of an entry.
 MOST_INDEX, SAMPLE, BYTES = 1 << 28, 1 << 20, 3
+#: Symbols from which texts are compressed without an index, too.
+LEAST_COMPRESSED = 1 << 22
 #: Most compressed symbols per byte.
 MOST_TIMES = 1100
 
@@ -210,8 +212,9 @@ class TextSource(KernelSource):
             )
         _require_bounds(kernel, support.documents)
         support, arrays = self._indexed(support), dict[str, AnyArray]()
+        compressed = bool(support.index) or int(support.documents.lengths.sum()) >= LEAST_COMPRESSED
         for prefix, view in _prefixed(kernel.structure.views):
-            own = self._pack(support.documents.of(view), bool(support.index))
+            own = self._pack(support.documents.of(view), compressed)
             arrays |= {prefix + name: array for name, array in own.items()}
         for number, index in enumerate(support.index):
             arrays |= {f"{INDEX}{number}.{name}": array for name, array in index.state().items()}
@@ -246,6 +249,8 @@ class TextSource(KernelSource):
             return support
         entries = sum(len(features.count(own.take(sample)).counts.features) for features, own in terms)
         if BYTES * entries * lengths.sum() > MOST_INDEX * lengths[sample].sum():
+            return support
+        if max(features.bytes(own, True) for features, own in terms) > free():
             return support
         index = [features.index(own) for features, own in terms]
         trim()

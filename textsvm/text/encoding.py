@@ -25,7 +25,7 @@ from textsvm.text.tokens import ALONE, WITHIN
 
 Array = AnyArray
 
-#: Characters per chunk, and number of texts by which a chunk grows.
+#: Characters per chunk, and number of texts by which a chunk of short texts grows.
 CHUNK, GROUP = 1 << 20, 16
 #: Chunks per thread that are read ahead.
 CHUNKS = 4
@@ -150,10 +150,12 @@ def _read_all(
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    rest, chunk, size = iter(texts), [], 0
-    while group := list(islice(rest, GROUP)):
+    rest, chunk, size, step = iter(texts), [], 0, 1
+    while group := list(islice(rest, step)):
         chunk += group
-        size += sum(map(len, group))
+        of_group = sum(map(len, group))
+        size += of_group
+        step = GROUP if of_group * GROUP <= CHUNK * len(group) else 1
         if size >= CHUNK:
             yield chunk
             chunk, size = [], 0

@@ -34,6 +34,7 @@ from textsvm.training.grams import (
     plan_training,
     prepare_gram,
     requested_memory,
+    require_memory,
     without_store,
 )
 from textsvm.training.problems import problem_of, rule_of
@@ -79,6 +80,7 @@ class FoldGrams:
         self._terms, self._plan = terms, plan if plan.way == "features" else None
         #: Whether there is a Gram for each training part, which workers can compute.
         self.has_gram_per_part = self._plan is None and kernel.structure.learns
+        require_memory(kernel, examples, plan, devices.select(settings.device))
         self._near_duplicates: FoldGrams | None = None
         if self._plan is not None:
             self._device = devices.select(settings.device)

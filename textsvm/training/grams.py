@@ -22,6 +22,7 @@ from textsvm.linalg.vectors import Vectors
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
+from textsvm.runtime.memory import require_free
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.solvers.feature_machines import ROUGH
 from textsvm.solvers.many_classes import has_many_classes
@@ -35,6 +36,8 @@ SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 20.0}
 SLOWER_ON_NUMBERS = 60.0
 #: Bytes per value of a kernel matrix, and of a copy, that certainly stay in memory.
 MATRIX_BYTES = 9
+#: Symbols below which memory always suffices.
+FEW_SYMBOLS = 1 << 19
 #: Upper bound of the bytes of a feature occurrence, in memory or on disk.
 MOST_BYTES = 64
 
@@ -69,6 +72,18 @@ def plan_training(
         features = features_of(kernel, documents, problem, settings.solver_tol, device, memory)
     case = Case(len(documents), memory, device.kind)
     return plan_features(case, features, compute.solver == "features")
+
+
+def require_memory(kernel: Kernel, documents: Any, plan: Plan, device: Device) -> None:
+    """Raise InputError if a training on a CPU is predicted to need more memory than is free."""
+    if device.kind == "cpu" and plan.tier != "disk" and isinstance(documents, Documents | MultiView):
+        if int(documents.lengths.sum()) < FEW_SYMBOLS:
+            return
+        gram, leaves = plan.way == "gram", kernel.structure.leaves
+        pairs = [(leaf.features, leaf.structure.read(documents)) for leaf in leaves if leaf.features]
+        needed = [features.bytes(read, gram) for features, read in pairs]
+        total = max(needed, default=0) if gram else sum(needed)
+        require_free(total, "training is predicted to take", "")
 
 
 def can_square_hinge(problem: Classification, memory: int, device: Device) -> bool:
@@ -162,6 +177,7 @@ def fit_and_prepare(
     The wall time of each stage is added to `seconds`.
     """
     clock = time.perf_counter()
+    require_memory(kernel, documents, plan, device)
     if plan.way == "features":
         features = kernel.features.rows(documents, device)
         devices.synchronize(device)

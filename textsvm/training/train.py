@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -207,7 +208,7 @@ def train_here(
     training.seconds["check"] = time.perf_counter() - clock
     with training.settings.at_work(training.device):
         choose(training)
-        with on_disk(training.plan.tier == "disk"):
+        with on_disk(True) if training.plan.tier == "disk" else nullcontext():
             rows = build_rows(training)
             solve_machines(training, rows)
         learn_rule(training)

@@ -225,7 +225,7 @@ class OnFeatures(contract.Features):
     def fit_counted(self, counted: Any, train: Ints) -> None:
         self.kernel.fit(counted.numbers.take(train))
 
-    def bytes(self, documents: Any) -> int:
+    def bytes(self, documents: Any, gram: bool = False) -> int:
         return int(NUMBER_BYTES * documents.lengths.sum())
 
     def weights(self, support: Any, coef: Floats) -> NumberWeights:

@@ -123,6 +123,8 @@ def _spread(begins, starts, ids, positions, indptr, features, per_occurrence, sl
 
 #: Symbols a second that are counted and compared, for each mask.
 RATE = 1e10
+#: Bytes per window while the Gram of a mask is added.
+WINDOW_BYTES = 44
 #: Patterns a second that are named in an explanation.
 NAMING_RATE = 5e5
 #: Choices of positions of a window; more take hours whatever the texts.
@@ -195,6 +197,10 @@ class GappedFeatureMap(Features):
     def occurrences(self, lengths: Ints) -> Ints:
         windows = np.maximum(lengths - self.kernel.g + 1, 0) * (2 if self.kernel.canonical else 1)
         return windows * len(self.kernel.masks)
+
+    def bytes(self, documents: Documents, gram: bool = False) -> int:
+        windows = int(self.occurrences(documents.lengths).sum()) // len(self.kernel.masks)
+        return WINDOW_BYTES * windows if gram else 0
 
     def count(self, documents: Documents, device: Device | None = None) -> CountedPatterns:
         self.kernel.check()

@@ -35,7 +35,7 @@ from textsvm.errors import InputError
 from textsvm.linalg.sparse import MAX_INT32, SERIAL_SIZE, Counts, copy_rows, run_on_ranges
 from textsvm.runtime.compiled import njit, popcount, use_numpy
 from textsvm.runtime.device import array_module, device_of
-from textsvm.runtime.memory import copied, empty, joined
+from textsvm.runtime.memory import copied, empty, free, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
@@ -49,7 +49,7 @@ PIECE = 1 << 14
 TABLE = 64
 #: Keys up to which sorting on a single thread is faster.
 SORTED = 1 << 20
-#: Symbols of a panel of documents; its temporary arrays take up to 40 bytes a symbol.
+#: Symbols of a panel of documents, a quarter if memory is scarce; temporary arrays take 28 bytes a symbol.
 PANEL = 1 << 22
 #: Mean length of documents from which the counts of all lengths take less memory than the ids of a length.
 LONG = 1 << 16
@@ -260,7 +260,7 @@ def count_each(
         for q, ids, size in windows(documents, vocabulary):
             yield q, size, count_ids(documents.offsets, q, ids, vocabulary.by_numpy)
         return
-    cuts = runs_of(documents.offsets[:-1] // PANEL)
+    cuts = runs_of(documents.offsets[:-1] // panel_size())
     owns, counts = [replace(vocabulary, keys={}) for _ in cuts], []
     for own, (first, last) in zip(owns, cuts, strict=True):
         offsets = documents.offsets[first : last + 1]
@@ -268,6 +268,11 @@ def count_each(
         counts.append([count_ids(panel.offsets, q, ids, own.by_numpy) for q, ids, _ in windows(panel, own)])
     for q, numbers in _number_together(vocabulary, owns):
         yield q, vocabulary.size(q), _joined([parts.pop(0) for parts in counts], numbers)
+
+
+def panel_size() -> int:
+    """Number of symbols of a panel."""
+    return min(PANEL, max(PANEL // 4 + 1, free() >> 7))
 
 
 def _number_together(vocabulary: Vocabulary, owns: list[Vocabulary]) -> Iterator[tuple[int, list[AnyArray]]]:

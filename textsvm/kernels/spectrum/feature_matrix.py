@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Ints, runs_of
 from textsvm.errors import InputError
-from textsvm.kernels.shared.counting import Vocabulary, count, count_each, windows_of
+from textsvm.kernels.shared.counting import LONG, Vocabulary, count, count_each, panel_size, windows_of
 from textsvm.kernels.spectrum.features import PmerKernel, PmerWeights, is_weighted, matrix_of
 from textsvm.linalg.sparse import count_features, index_type, match_unary, unary_starts
 from textsvm.runtime.compiled import scipy
-from textsvm.runtime.device import Device, free_memory
+from textsvm.runtime.memory import free, require_free
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
@@ -29,13 +29,14 @@ from textsvm.text.documents import Documents
 ENTRY_BYTES = 8
 #: Bytes per symbol while a length is counted: ids of three lengths, features and counts, twice.
 SYMBOL_BYTES = 28
-#: Bytes per entry while feature rows are built: counts twice, or counts and values.
-COUNTED_BYTES = 2 * ENTRY_BYTES
+#: Bytes per entry of a training from features, and per entry of the longest p-mers from a Gram.
+COUNTED_BYTES, GRAM_BYTES = 10, 72
+#: Bytes per symbol of the ids of three lengths, if documents are not counted in panels.
+ID_BYTES = 12
 #: Number of documents from which the number of entries is extrapolated, and most of their symbols.
 SAMPLE, SAMPLE_SYMBOLS = 256, 1 << 20
 #: Symbols of the documents whose rows are counted together.
 COUNTED = 1 << 20
-_HOST = Device("cpu", 0, "cpu")
 
 
 @dataclass(frozen=True)
@@ -156,20 +157,16 @@ def _require_room(documents: Documents, lengths: tuple[int, int], rows: bool) ->
     counting, windows = SYMBOL_BYTES * len(documents.codes), 0
     if rows:
         windows = _windows(documents, lengths)
-        if counting + ENTRY_BYTES * windows > free_memory(_HOST):
+        if counting + ENTRY_BYTES * windows > free():
             windows = predicted_entries(documents, lengths)
     require_memory(counting + ENTRY_BYTES * windows, len(documents))
 
 
 def require_memory(needed: int, n: int) -> None:
     """Raise InputError if the features of n documents need more bytes than are free."""
-    free = free_memory(_HOST)
-    if needed > free:
-        raise InputError(
-            f"the features of {n:,} documents need about {needed / 2**30:.2f} GiB of memory and "
-            f"{free / 2**30:.2f} GiB is free; take fewer lengths (p), leave rare substrings out (min_df, "
-            "--min-df), shorten the documents (max_length, --max-length) or give fewer"
-        )
+    require_free(
+        needed, f"the features of {n:,} documents need", "leave rare substrings out (min_df, --min-df), "
+    )
 
 
 def predicted_entries(documents: Documents, lengths: tuple[int, int]) -> int:
@@ -181,9 +178,14 @@ def predicted_entries(documents: Documents, lengths: tuple[int, int]) -> int:
     return round(entries * _windows(documents, lengths) / max(1, _windows(sample, lengths)))
 
 
-def counted_bytes(documents: Documents, lengths: tuple[int, int]) -> int:
-    """Approximate bytes needed to count all lengths."""
-    return SYMBOL_BYTES * len(documents.codes) + COUNTED_BYTES * predicted_entries(documents, lengths)
+def counted_bytes(documents: Documents, lengths: tuple[int, int], gram: bool = False) -> int:
+    """Predicted bytes to train from a Gram, which is added up length by length, or from features."""
+    symbols, last = len(documents.codes), lengths[1]
+    panel = min(symbols, max(panel_size(), int(documents.lengths.max())))
+    if not gram:
+        return SYMBOL_BYTES * panel + COUNTED_BYTES * predicted_entries(documents, lengths)
+    ids = 0 if symbols > LONG * len(documents) else ID_BYTES * symbols
+    return max(SYMBOL_BYTES * panel, ids + GRAM_BYTES * predicted_entries(documents, (last, last)))
 
 
 def _windows(documents: Documents, lengths: tuple[int, int]) -> int:

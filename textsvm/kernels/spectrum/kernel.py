@@ -457,8 +457,8 @@ class SpectrumFeatureMap(Features):
         if isinstance(counted, CountedDocuments):
             counted.disposable = True
 
-    def bytes(self, documents: Documents) -> int:
-        return counted_bytes(documents, self.kernel.lengths)
+    def bytes(self, documents: Documents, gram: bool = False) -> int:
+        return counted_bytes(documents, self.kernel.lengths, gram)
 
     def weights(self, support: Documents, coef: Floats) -> SpectrumWeights:
         return SpectrumWeights.of_rows(HostSpectrum(self.kernel, support, devices.select("cpu")), coef)
