@@ -80,10 +80,11 @@ class FoldGrams:
         self._terms, self._plan = terms, plan if plan.way == "features" else None
         #: Whether there is a Gram for each training part, which workers can compute.
         self.has_gram_per_part = self._plan is None and kernel.structure.learns
-        require_memory(kernel, examples, plan, devices.select(settings.device))
         self._near_duplicates: FoldGrams | None = None
+        device = devices.select(settings.device)
+        require_memory(kernel, examples, plan, device)
         if self._plan is not None:
-            self._device = devices.select(settings.device)
+            self._device = device
             self._counted = kernel.features.count_terms(examples, self._device)
         elif terms is None and kernel.structure.learns:
             self._terms = terms_of(settings, [kernel], examples)
