@@ -19,6 +19,7 @@ GPU_ONLY = (
     "spectrum_gpu",
 )
 QUICK = (
+    "commands",
     "solver",
     "paper",
     "peers",

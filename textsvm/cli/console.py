@@ -51,6 +51,7 @@ STAGES = {
     "tune": "tuning",
 }
 
+_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each line
 #: Exit code of Typer after Ctrl-C.
 INTERRUPTED = 130
 #: Exit code if the reader of the output has ended (head, less): 128 + SIGPIPE, as of other Unix tools.
@@ -263,7 +264,7 @@ class Console:
     def print_json(self, value: Json) -> None:
         """Print a JSON object as a line, in ASCII if stdout is not UTF-8."""
         stream = sys.stderr if self._stdout_taken else sys.stdout
-        text = json_escaped(json.dumps(value, ensure_ascii=False))
+        text = json_escaped(_json(value))
         try:
             text.encode("utf-8" if (stream.encoding or "utf-8").lower() in ("utf-8", "utf8") else "ascii")
         except UnicodeEncodeError:  # a code page of Windows, or a lone surrogate

@@ -579,7 +579,7 @@ def build_corpus(
     labels are ignored. Targets replace the labels. With `stored`, texts are written to a temporary file.
     """
     rows: list[Document] = []
-    split = _split_texts(documents, rows, source)
+    split = _split_texts(documents, rows, source, stored)
     texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)
     columns = _build_columns(texts, rows)
     if columns is not None:
@@ -756,12 +756,17 @@ def _concatenate(parts: Sequence[Array]) -> Array:
     return scipy.sparse.vstack(parts, "csr")
 
 
-def _split_texts(documents: Iterable[Document], rows: list[Document], source: str) -> Iterator[str]:
-    """The texts of documents, column after column; `rows` gets the documents without texts."""
+def _split_texts(
+    documents: Iterable[Document], rows: list[Document], source: str, drop: bool
+) -> Iterator[str]:
+    """The texts of documents, column after column; `rows` gets the documents, without texts if `drop`."""
     for document in documents:
         columns = document.columns
         if columns is None:
             yield document.text
+            if not drop and document.id.isascii():  # most documents; a copy takes longer than its reading
+                rows.append(document)
+                continue
         else:
             yield from (value for value in columns.values() if isinstance(value, str))
             columns = {name: "" if isinstance(value, str) else value for name, value in columns.items()}
