@@ -67,13 +67,14 @@ CALLS = {
     "doubts": ("n.csv", *READING, "--report", "d.html", "--force"),
     "compare": ("n.csv", *READING, "--kernel", "spectrum:2"),
     "map": ("t.csv", *READING, "--kernel", "spectrum:2", "-o", "map.html", "--force"),
+    "verify": ("v.csv", *READING, "d.txt"),
     "devices": (),
     "model": ("m",),
 }
 #: Commands that serve until they are ended.
 SERVERS = {"label", "mail", "serve"}
 #: Commands without the option --device.
-WITHOUT_DEVICE = {"corpus", "devices", "explain", "export", "model"}
+WITHOUT_DEVICE = {"corpus", "devices", "explain", "export", "model", "verify"}
 
 
 def assert_they_add_up(work):
@@ -123,6 +124,9 @@ def folder(tmp_path_factory):
     for name, texts in (("t", LONG), ("n", long_texts(300, len(LONG)))):
         rows = "".join(f"{'ab'[i % 2]},{text}\n" for i, text in enumerate(texts))
         (folder / f"{name}.csv").write_text(f"label,text\n{rows}")
+    rows = "".join(f"{'abc'[i % 3]},{text}\n" for i, text in enumerate(LONG[:600]))
+    (folder / "v.csv").write_text(f"label,text\n{rows}")
+    (folder / "d.txt").write_text(LONG[600])
     for name in ("m", "other"):
         arguments = ("t.csv", *READING, "--kernel", "spectrum:2-4", "-o", name, "--device", "cpu")
         assert run("train", *arguments, cwd=folder).returncode == 0

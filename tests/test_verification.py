@@ -139,3 +139,18 @@ def test_command_refuses_a_short_text(folders):
     assert result.returncode == 1
     assert b"10 characters, too few" in result.stderr
     assert result.stderr.count(b"textsvm: ") == 1
+
+
+def test_tables_and_files_are_disputed_alike(folders):
+    _, texts, labels = library(4, 3)
+    rows = "".join(f"{label},{text}\n" for label, text in zip(labels, texts, strict=True))
+    (folders / "known.csv").write_text("who,words\n" + rows)
+    own = (folders / "own.txt").read_text()
+    (folders / "own.csv").write_text("id,words\nx," + own + "\n")
+    options = ("--text", "words", "--label", "who", "--json")
+    of_file, of_table = (
+        json.loads(run("verify", folders / "known.csv", folders / name, *options).stdout)
+        for name in ("own.txt", "own.csv")
+    )
+    assert of_file["scores"] == of_table["scores"]
+    assert of_table["ids"] == ["x"]

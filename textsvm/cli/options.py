@@ -54,6 +54,7 @@ RARE_OPTIONS = {
     "label_separator", "normalise", "max_length", "epsilon", "multiclass",
     "tol", "memory", "store", "workers", "one_class", "nu", "solver", "seed", "without_texts", "repeats",
     "group_duplicates", "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid",
+    "chunk", "strip_common",
 }  # fmt: skip
 CorpusPath = Annotated[
     list[Path], typer.Argument(help="Files, archives or folders, read as one corpus.", show_default=False)

@@ -40,14 +40,16 @@ def verify(
     console = Console(printing.quiet)
     corpus = corpora.read(console, texts, reading, options.NoLearning())
     corpora.say_grouping(console, corpus)
-    asked = corpora.read_unlabelled(console, disputed, options.TableOptions(text=reading.text), None)
+    recorded = {"text": reading.text[0]} if reading.text else None
+    asked = corpora.read_unlabelled(console, disputed, options.TableOptions(), None, recorded=recorded)
     with console.progress():
         result = verification.verify(
             corpus.texts, corpora.targets(corpus), asked.texts, corpus.groups,
             progress=console.progress_of("verify"),
         )  # fmt: skip
+    seconds = console.lap("verify")
     if printing.json:
-        console.print_json({"ids": asked.ids, **result.as_dict()})
+        console.print_json({"ids": asked.ids, **result.as_dict(), "seconds": seconds})
         return
     for name, scores in zip(asked.ids, result.scores, strict=True):
         order = scores.argsort()[::-1][:5]

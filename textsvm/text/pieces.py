@@ -20,7 +20,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from textsvm.arrays import Floats, Ints, Json
-from textsvm.errors import InputError, first_few
+from textsvm.errors import InputError, first_few, printable
 
 LEAST = 100  #: Fewest characters of a piece
 ROOM = 10  #: A cut is moved by at most this part of the length of a piece
@@ -87,10 +87,11 @@ class Pieces:
                 k = next(k for k, n in enumerate(blocks) if n and own[codes[k]])
                 names = classes[own].tolist()
                 spans = (texts[rows[k]][a:b] for key, a, b in edges[k][: blocks[k]] if key in telling)
+                line, others = printable(max(spans, key=len).strip()[:80]), sizes[~own].sum()
+                beside = f", and {n_blocks[~own].sum():,.0f} of {others:,} others" if others else ""
                 sentences.append(
                     f"{n_blocks[own].sum():,.0f} of {sizes[own].sum():,} texts of {first_few(names)} "
-                    f"{verb} with shared lines, and {n_blocks[~own].sum():,.0f} of {sizes[~own].sum():,} "
-                    f"others, such as {max(spans, key=len).strip()[:80]!r}"
+                    f"{verb} with shared lines{beside}, such as {line!r}"
                 )
         return cls(length, *shared), sentences
 
