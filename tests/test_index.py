@@ -110,6 +110,23 @@ def test_every_task(indexed, path, model):
     assert_close(loaded.decision_function(NEW), as_model(model).decision_function(NEW))
 
 
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_a_file_without_index_decides_by_an_index_in_memory(path, kernel, monkeypatch):
+    model = SVC(kernel, C=5, device="cpu").fit(TEXTS, LABELS)
+    expected = model.decision_function(NEW)
+    monkeypatch.setattr(source, "LEAST_COUNTED", 1)
+    loaded, made = saved(model, path), []
+    assert not loaded.support.index
+    real = PmerIndex.of
+    monkeypatch.setattr(PmerIndex, "of", lambda *given: made.append(1) or real(*given))
+    assert_close(loaded.decision_function(NEW), expected)
+    assert made
+    monkeypatch.setattr(source, "FEW_VECTORS", 1)
+    made.clear()
+    assert_close(load(path).decision_function(NEW), expected)
+    assert not made
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text("abcé", min_size=3, max_size=40), min_size=1, max_size=6),

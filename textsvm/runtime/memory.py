@@ -121,13 +121,12 @@ def require(resident: int, addresses: int) -> None:
 
     They use `resident` bytes of memory and reserve `addresses` bytes of address space.
     """
-    for left in cgroup_memory(MEMBERSHIP, GROUPS):
-        if left < resident:
-            _refuse(resident, "the limit of this container (cgroup)", left)
-    for limit, left in _own_limits(STATUS):
-        needed = addresses if limit == "ulimit -v" else resident
-        if left < needed:
-            _refuse(needed, f"the limit of this process ({limit})", left)
+    for limit, left in list(_limits())[1:]:
+        if left < (needed := addresses if "ulimit -v" in limit else resident):
+            raise InputError(
+                f"textsvm needs {needed >> 20} MiB of main memory to load its libraries and {limit} leaves "
+                f"{left >> 20} MiB; raise it"
+            )
 
 
 def return_freed_arrays(least: int = 4 << 20, arenas: int = 0) -> None:
@@ -149,13 +148,6 @@ def trim() -> None:
             if "libllvmlite" in line and "r-xp" in line:  # other parts have been written to
                 start, end = (int(part, 16) for part in line.split()[0].split("-"))
                 library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONT_NEED)
-
-
-def _refuse(needed: int, limit: str, left: int) -> None:
-    raise InputError(
-        f"textsvm needs {needed >> 20} MiB of main memory to load its libraries and {limit} leaves "
-        f"{left >> 20} MiB; raise it"
-    )
 
 
 def _available_memory() -> int:

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Arrays, Ints, Json
+from textsvm.arrays import AnyArray, Arrays, Floats, Ints, Json
 from textsvm.errors import DamagedModel, InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
-from textsvm.kernels.contract import strip_prefix
+from textsvm.kernels.contract import Predictor, strip_prefix
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
+from textsvm.runtime.device import Device
 from textsvm.runtime.memory import free, trim
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import INDEX, KernelSource, Source, Support, check_offsets
@@ -31,10 +32,11 @@ from textsvm.text.tokens import SINGLE
 
 #: Symbols from which counting support vectors takes longer than reading an index: a second on two cores.
 LEAST_INDEXED = 1 << 24
+#: Symbols (from which texts are compressed, too) and most support vectors for an index in memory, which is
+#: smaller than a weight of each machine for each substring.
+LEAST_COUNTED, FEW_VECTORS = 1 << 22, 200
 #: Most bytes of an index, predicted from a sample of as many symbols, and bytes of an entry.
 MOST_INDEX, SAMPLE, BYTES = 1 << 28, 1 << 20, 3
-#: Symbols from which texts are compressed without an index, too.
-LEAST_COMPRESSED = 1 << 22
 #: Most compressed symbols per byte.
 MOST_TIMES = 1100
 
@@ -211,8 +213,8 @@ class TextSource(KernelSource):
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
         _require_bounds(kernel, support.documents)
-        support, arrays = self._indexed(support), dict[str, AnyArray]()
-        compressed = bool(support.index) or int(support.documents.lengths.sum()) >= LEAST_COMPRESSED
+        support, arrays = self._indexed(support, LEAST_INDEXED), dict[str, AnyArray]()
+        compressed = bool(support.index) or int(support.documents.lengths.sum()) >= LEAST_COUNTED
         for prefix, view in _prefixed(kernel.structure.views):
             own = self._pack(support.documents.of(view), compressed)
             arrays |= {prefix + name: array for name, array in own.items()}
@@ -235,8 +237,13 @@ class TextSource(KernelSource):
         ]
         return replace(support, index=index)
 
-    def _indexed(self, support: Support) -> Support:
-        """Add an inverted index of the support vectors if it saves time when the model is loaded."""
+    def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
+        if device.kind == "cpu" and len(support.indices) <= FEW_VECTORS:
+            support = self._indexed(support, LEAST_COUNTED)
+        return super().predictor(support, coef, device)
+
+    def _indexed(self, support: Support, least: int) -> Support:
+        """Add an index of support vectors of `least` symbols, times the lengths, if that is possible."""
         kernel: Any = support.kernel
         pairs, documents = kernel.structure.terms, support.documents
         terms = [(term.features, term.structure.read(documents)) for _, term in pairs]
@@ -245,7 +252,7 @@ class TextSource(KernelSource):
             return support
         lengths = documents.lengths
         sample = np.arange(0, len(lengths), 1 + int(lengths.sum()) // SAMPLE)
-        if sum(features.occurrences(own.lengths).sum() for features, own in terms) < LEAST_INDEXED:
+        if sum(features.occurrences(own.lengths).sum() for features, own in terms) < least:
             return support
         entries = sum(len(features.count(own.take(sample)).counts.features) for features, own in terms)
         if BYTES * entries * lengths.sum() > MOST_INDEX * lengths[sample].sum():
