@@ -2,10 +2,10 @@
 
 Each form of `FORMS` runs with one connection and with many, against a server in a process of its own;
 attackers are further processes. An honest client sends a request every 10 ms, on a connection that it
-replaces after ten requests, and compares each answer with that of an idle server. Memory is the sum of the
-resident sets of all processes of the server, measured every 50 ms. Faults are a status of 500 or above other
-than 503, an answer that no request asked for, a wrong or missing answer to the honest client, and a server
-that has ended.
+replaces after ten requests, and compares each answer with that of an idle server. Memory is that of all
+processes of the server, with pages of files that they share counted once, measured every 50 ms. Faults are a
+status of 500 or above other than 503, an answer that no request asked for, a wrong or missing answer to the
+honest client, and a server that has ended.
 """
 
 from __future__ import annotations
@@ -271,13 +271,16 @@ class HonestClient:
 
 
 def resident(process: int, children: bool = True) -> float:
-    """Megabytes of the resident sets of a process and its children."""
+    """Megabytes of a process and its children; pages of files, which they share, count once."""
     numbers = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
-    pages = [
-        int(Path(f"/proc/{number}/statm").read_text(encoding="utf-8").split()[1])
-        for number in (process, *(numbers if children else ()))
-    ]
-    return sum(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    resident, shared = zip(
+        *(
+            map(int, Path(f"/proc/{number}/statm").read_text(encoding="utf-8").split()[1:3])
+            for number in (process, *(numbers if children else ()))
+        ),
+        strict=True,
+    )
+    return (sum(resident) - sum(shared) + max(shared)) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def measure(

@@ -27,7 +27,7 @@ from textsvm import (
     export,
     load,
 )
-from textsvm.errors import ChangedModel
+from textsvm.errors import DamagedModel
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.spectrum import kernel as module
 from textsvm.kernels.spectrum.kernel import PmerIndex
@@ -348,7 +348,7 @@ def test_a_changed_file_is_noticed_before_a_prediction(indexed, path, new):
     expected = model.predict_proba(NEW)
     overwrite(path, OTHERS[new].fit(TEXTS, LABELS))
     for use in (model.predict, model.predict_proba, model.on("cpu").predict, lambda x: explain(model, x)):
-        with pytest.raises(ChangedModel, match=r"m\.textsvm changed while it was in use; replace models by"):
+        with pytest.raises(DamagedModel, match=r"m\.textsvm changed while it was in use; replace models by"):
             use(NEW)
     model = load(path)
     values = model.decision_function(NEW)
@@ -369,7 +369,7 @@ def test_a_file_that_changes_during_a_prediction_is_noticed(indexed, path, error
     model, original = saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path), PmerIndex.products
     model.predict(NEW)
     monkeypatch.setattr(PmerIndex, "products", products)
-    with pytest.raises(ChangedModel):
+    with pytest.raises(DamagedModel):
         model.predict(NEW)
 
 

@@ -39,7 +39,7 @@ from textsvm import (
     Spectrum,
     save,
 )
-from textsvm.apps.serve import CANCEL, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, app, frames, worker
+from textsvm.apps.serve import APART, CANCEL, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, app, frames, worker
 from textsvm.apps.serve.app import RequestLimits, Service, metrics_text
 from textsvm.apps.serve.worker import MOST_TEXTS, TURN, ServedModel, Worker
 from textsvm.errors import InputError
@@ -111,7 +111,12 @@ class Server:
         return parse_metrics(body.decode())
 
     def worker(self):
-        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
+        return self.workers()[0]
+
+    def workers(self):
+        return [
+            *map(int, Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split())
+        ]
 
     def stop(self, number=signal.SIGTERM):
         """Exit code and the rest of stderr."""
@@ -164,6 +169,9 @@ def with_limits(name, **limits):
 @pytest.fixture(scope="module")
 def server(models):
     with serving(*sorted(models.glob("*.textsvm")), "--timeout", "2") as started:
+        until_answered(
+            started, json.dumps({"model": "two", "texts": TEXTS[:99]}).encode()
+        )  # by both processes
         yield started
 
 
@@ -318,7 +326,7 @@ class Scripted:
         self.sent = []
         self.worker = Worker(self.sent.extend)
         self.worker.models["two"] = ServedModel("two", str(path))
-        self.worker.max_texts, self.worker.max_characters, self.worker.timeout = 5000, 10**6, 60
+        self.worker.max_texts, self.worker.max_characters = 5000, 10**6
         self.model = self.worker.models["two"]
 
     def ask(self, number, **request):
@@ -331,10 +339,10 @@ def test_large_requests_take_turns_with_small_ones(models):
     predict = scripted.model.predict
     scripted.model.predict = lambda texts: sizes.append(len(texts)) or predict(texts)
     scripted.ask(1, texts=["win cash"] * 1000)
-    scripted.worker.short.call()
+    scripted.worker.call()
     for number in range(2, 40):
         scripted.ask(number, text="lunch")
-    answered = scripted.worker.short.call()
+    answered = scripted.worker.call()
     assert sizes == [MOST_TEXTS, MOST_TEXTS]  # of the large request TURN and what the others leave
     assert sorted(number for number, _, _ in answered) == list(range(2, 40))
     assert TURN < MOST_TEXTS / 4
@@ -355,8 +363,8 @@ def test_calls_stay_large_on_a_busy_computer(models):
     predict, before = scripted.model.predict, scripted.model.room
     scripted.model.predict = lambda texts: time.sleep(0.2) or predict(texts)  # another program has the core
     scripted.ask(1, texts=TEXTS[:100])
-    while scripted.worker.short.jobs:
-        scripted.worker.short.call()
+    while scripted.worker.jobs:
+        scripted.worker.call()
     assert scripted.model.room >= before
 
 
@@ -365,7 +373,7 @@ def test_of_too_many_requests_some_are_answered_in_time(models):
     scripted.model.room, scripted.model.fit_room = 400, lambda *_: None
     for number in range(1, 11):
         scripted.ask(number, texts=["lunch now?"] * 80)
-    lane = scripted.worker.short
+    lane = scripted.worker
     answered = [answer[0] for _ in range(10) for answer in lane.call()]  # half of all 20 calls
     assert answered[:2] == [1, 2]
     scripted.ask(11, text="win cash")
@@ -410,9 +418,9 @@ def test_a_text_that_fails_does_not_take_others_with_it(models, capsys):
     scripted.ask(1, text="bad")
     scripted.ask(2, text="good")
     scripted.ask(3, texts=["good", "bad", "good"])
-    statuses = {number: status for number, status, _ in scripted.worker.short.call()}
+    statuses = {number: status for number, status, _ in scripted.worker.call()}
     assert statuses == {1: 500, 2: 200, 3: 500}
-    assert not scripted.worker.short.jobs
+    assert not scripted.worker.jobs
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
@@ -427,21 +435,21 @@ def test_a_part_that_takes_too_much_memory_leaves_no_rows(models, monkeypatch):
     scripted.ask(1, texts=["lunch", "now"])
     scripted.ask(2, texts=["win", "cash", "now"])
     scripted.ask(3, text="lunch")
-    answers = {number: (status, body) for number, status, body in scripted.worker.short.call()}
+    answers = {number: (status, body) for number, status, body in scripted.worker.call()}
     assert {number: status for number, (status, _) in answers.items()} == {1: 200, 2: 503, 3: 200}
     assert len(json.loads(answers[1][1])["predictions"]) == 2
     assert fitted == [8, 5]
-    assert scripted.worker.short.jobs == []
+    assert scripted.worker.jobs == []
 
 
 def test_an_answer_that_takes_too_much_memory_is_refused(models, monkeypatch):
     scripted = Scripted(models / "two.textsvm")
     scripted.ask(1, text="lunch")
     monkeypatch.setattr(scripted.model, "count", lambda *_: _raise(MemoryError))
-    assert [status for _, status, _ in scripted.worker.short.call()] == [200]
+    assert [status for _, status, _ in scripted.worker.call()] == [200]
     scripted.ask(2, text="lunch")
     monkeypatch.setattr(worker, "text_of", lambda _: _raise(MemoryError))
-    assert [(number, status) for number, status, _ in scripted.worker.short.call()] == [(2, 503)]
+    assert [(number, status) for number, status, _ in scripted.worker.call()] == [(2, 503)]
 
 
 def _raise(error):
@@ -460,13 +468,13 @@ def test_predictions_go_on_while_another_model_is_prepared(models, monkeypatch):
     monkeypatch.setattr(Spectrum, "predictor", slow)
     settings = {
         "models": {"three": str(models / "three.textsvm")}, "names": ["three"],
-        "max_texts": 9, "max_characters": 99, "timeout": 9,
+        "max_texts": 9, "max_characters": 99,
     }  # fmt: skip
     scripted.worker._receive(1, LOAD, json.dumps(settings).encode())
     try:
         assert preparing.wait(60)
         scripted.ask(2, model="two", text="win cash")
-        call = threading.Thread(target=lambda: answers.extend(scripted.worker.short.call()), daemon=True)
+        call = threading.Thread(target=lambda: answers.extend(scripted.worker.call()), daemon=True)
         call.start()
         call.join(20)
         assert [answer[:2] for answer in answers] == [(2, 200)]
@@ -758,60 +766,118 @@ def test_characters_are_those_of_the_normal_form(server):
     assert server.predict(model="two", text="\ufdfa" * 5000)[0] == 200
 
 
-def test_long_texts_do_not_delay_short_ones(models):
-    scripted, answers = Scripted(models / "two.textsvm"), []
-    begun, end, predict = threading.Event(), threading.Event(), scripted.model.predict
-
-    def slow(texts):
-        if len(texts[0]) > 5000:
-            begun.set()
-            assert end.wait(30)
-        return predict(texts)
-
-    scripted.model.predict = slow
-    threading.Thread(target=scripted.worker._run_long, daemon=True).start()
-    scripted.ask(1, texts=["lunch", "win cash " * 1000, "lunch"])
-    assert begun.wait(30)
+def test_long_texts_go_to_the_second_process(models):
+    scripted = Scripted(models / "two.textsvm")
+    request = {"texts": ["lunch", "win cash " * 1000, "lunch"]}
+    scripted.ask(1, **request)
+    assert (scripted.sent, scripted.worker.jobs) == ([(1, APART, b"")], [])
+    scripted.worker._apart = True
+    scripted.ask(1, **request)
     scripted.ask(2, text="lunch")
-    answers = scripted.worker.short.call()
-    assert [answer[:2] for answer in answers] == [(2, 200)]
-    scripted.ask(3, text="win cash " * 1000)
-    scripted.worker._receive(3, CANCEL, b"")
+    answers = []
+    while scripted.worker.jobs:
+        answers += scripted.worker.call()
+    rows = {number: json.loads(body) for number, _, body in answers}
+    assert [row["label"] for row in rows[1]["predictions"]] == ["ham", "ham", "ham"]
+    assert rows[1]["predictions"][0] == rows[2]
+
+
+@contextmanager
+def asking(server, body, number=1):
+    """Threads that send a body again and again; the statuses of the answers."""
+    statuses, end = [], threading.Event()
+
+    def ask():
+        while not end.is_set():
+            statuses.append(server.ask("POST", "/predict", body)[0])
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    yield statuses
     end.set()
-    deadline = time.monotonic() + 30
-    while not any(number == 1 for number, _, _ in scripted.sent):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    rows = next(json.loads(body) for number, _, body in scripted.sent if number == 1)["predictions"]
-    assert [row["label"] for row in rows] == ["ham", "ham", "ham"]
-    assert rows[0] == json.loads(answers[0][2])
-    assert not scripted.worker.long.jobs
+    for thread in threads:
+        thread.join(30)
 
 
-def test_large_bodies_are_parsed_while_short_texts_are_predicted(models, monkeypatch):
-    scripted, end = Scripted(models / "two.textsvm"), threading.Event()
-    begun, finditer = threading.Event(), worker.VALUES.finditer
+def test_large_bodies_and_long_texts_are_predicted_apart(models):
+    """By a second process, which the first of them starts; answers and counters are as those of one."""
+    texts = TEXTS[:300]
+    small, large = json.dumps({"text": "lunch"}).encode(), json.dumps({"texts": texts}).encode()
+    with serving(models / "two.textsvm") as server:
+        assert len(server.workers()) == 1
+        alone = [server.predict(text=text)[1] for text in TEXTS[:20]]
+        assert len(server.workers()) == 1
+        until_answered(server, large)
+        assert server.predict(texts=texts)[1]["predictions"][:20] == alone
+        first, second = server.workers()
+        assert (
+            os.getpriority(os.PRIO_PROCESS, second)
+            == os.getpriority(os.PRIO_PROCESS, first) + worker.NICENESS
+        )
+        assert server.predict(text="win cash " * 400)[0] == 200  # a small body with a long text
+        values = server.metrics()
+        assert values["textsvm_texts_total", 'model="two"'] == 20 + 2 * len(texts) + 1
+        labels = [values[key] for key in values if key[0] == "textsvm_predictions_total"]
+        assert sum(labels) == 20 + 2 * len(texts) + 1
+        os.kill(second, signal.SIGSTOP)  # the second process delays no small request
+        with asking(server, large):
+            assert {server.ask("POST", "/predict", small)[0] for _ in range(50)} == {200}
+            os.kill(second, signal.SIGKILL)
+            assert "(-9)" in server.wait_for("the process for large requests has ended")
+        until_answered(server, large)
+        assert server.predict(texts=texts)[1]["predictions"][:20] == alone
+        assert server.workers()[0] == first
+        os.kill(first, signal.SIGKILL)  # requests of the second process go on
+        assert server.predict(texts=texts)[0] in (200, 503)
+        until_answered(server, large)
 
-    def slow(body):
-        begun.set()
-        assert end.wait(30)
-        return finditer(body)
 
-    monkeypatch.setattr(worker, "VALUES", SimpleNamespace(finditer=slow))
-    threading.Thread(target=scripted.worker._run_long, daemon=True).start()
-    texts = ['win "cash" now, {or} [later] \\ ' * 10] * 900
-    scripted.ask(1, texts=texts)
-    assert begun.wait(30)
-    scripted.ask(2, text="lunch")
-    assert [answer[:2] for answer in scripted.worker.short.call()] == [(2, 200)]
-    end.set()
-    deadline = time.monotonic() + 60
-    while not any(number == 1 for number, _, _ in scripted.sent):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    status, body = next((status, body) for number, status, body in scripted.sent if number == 1)
-    assert (status, len(json.loads(body)["predictions"])) == (200, 900)
-    assert not scripted.worker.short.jobs
+def test_a_second_process_that_hangs_is_replaced(models):
+    large = json.dumps({"texts": TEXTS[:300]}).encode()
+    with serving(models / "two.textsvm", "--timeout", "1") as server:
+        until_answered(server, large)
+        os.kill(server.workers()[1], signal.SIGSTOP)
+        assert server.ask("POST", "/predict", large)[0] == 503
+        assert server.predict(text="a")[0] == 200
+        assert "(-9)" in server.wait_for("the process for large requests has ended")
+        until_answered(server, large)
+
+
+def test_both_processes_have_the_same_models(models, tmp_path):
+    """A file that is replaced between their starts is loaded by both, as are all files at SIGHUP."""
+    path, texts = tmp_path / "model.textsvm", TEXTS[:300]
+
+    def replace_by(model):
+        save(model, path)
+        return [row["decision"] for row in decisions(path)]
+
+    def decisions(path):
+        with serving(path) as other:
+            return [other.predict(text=text)[1] for text in TEXTS[:3]]
+
+    def agree(values):
+        deadline = time.monotonic() + 30
+        while True:
+            small = [server.predict(text=text)[1]["decision"] for text in TEXTS[:3]]
+            status, answer = server.predict(texts=texts)
+            assert status in (200, 503)  # the second process starts
+            large = [row["decision"] for row in answer.get("predictions", [])[:3]]
+            if small == large == values:
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    old = replace_by(SVC(Spectrum((1, 3))).fit(TEXTS[:60], LABELS[:60]))
+    with serving(f"m={path}") as server:
+        assert [server.predict(text=text)[1]["decision"] for text in TEXTS[:3]] == old
+        new = replace_by(SVC(Spectrum(2)).fit(TEXTS[:60], LABELS[:60]))
+        agree(new)
+        newer = replace_by(SVC(Spectrum(3)).fit(TEXTS[:60], LABELS[:60]))
+        server.process.send_signal(signal.SIGHUP)
+        agree(newer)
+        assert server.metrics()["textsvm_reload_failures_total", 'model="m"'] == 0
+        assert server.stop() == (0, "loaded again: m\n" * 2)
 
 
 def test_answers_are_bounded(tmp_path):
@@ -824,10 +890,10 @@ def test_answers_are_bounded(tmp_path):
     assert (status, '"top": 3' in json.loads(body)["error"]) == (413, True)
     scripted.ask(2, texts=["lunch"] * 1000, top=3)
     scripted.ask(3, texts=["lunch"] * 50)
-    model, sizes = scripted.model, {job.number: job.answer_bytes for job in scripted.worker.short.jobs}
+    model, sizes = scripted.model, {job.number: job.answer_bytes for job in scripted.worker.jobs}
     answers = {}
-    while scripted.worker.short.jobs:
-        answers |= {number: body for number, _, body in scripted.worker.short.call()}
+    while scripted.worker.jobs:
+        answers |= {number: body for number, _, body in scripted.worker.call()}
     assert set(answers) == {2, 3}
     for number, body in answers.items():
         assert 0.7 * sizes[number] < len(body) < 1.3 * sizes[number]
@@ -835,7 +901,7 @@ def test_answers_are_bounded(tmp_path):
         scripted.ask(number, texts=["lunch"] * 150)
     assert scripted.sent[-1][1] == 503
     scripted.ask(50, text="lunch")  # a small answer is never refused
-    assert scripted.worker.short.jobs[-1].number == 50
+    assert scripted.worker.jobs[-1].number == 50
     assert model.room > 0
 
 
@@ -884,7 +950,7 @@ def test_short_requests_go_before_the_rest_of_long_requests():
     while later:
         function, arguments = later.pop()
         function(*arguments)
-    assert [name for name in order if name in "ab"] == list("ababab")
+    assert sorted(name for name in order if name in "ab") == list("aaabbb")
     assert order.index("b") < 3
     assert len([name for name in order[: len(order) - order[::-1].index("b")] if name not in "ab"]) <= 3
     rest = [name for name in order if name not in "ab"]
@@ -1036,12 +1102,12 @@ def test_pages_that_are_asked_for_at_once_are_prepared_once(models):
     async def many():
         asked, service = [], Service({}, RequestLimits(), print, Hosts())
 
-        async def ask(kind):
-            asked.append(kind)
+        async def describe():
+            asked.append(True)
             await asyncio.sleep(0.01)
-            return 200, b"[]"
+            return []
 
-        service._link = SimpleNamespace(ask=ask)
+        service._link = SimpleNamespace(describe=describe)
         pages = await asyncio.gather(*(service._page("GET", "/metrics") for _ in range(50)))
         assert (len(asked), len({page.body for page in pages})) == (1, 1)
         await service._page("GET", "/metrics")
@@ -1197,7 +1263,7 @@ def test_a_model_that_is_overwritten_in_place_answers_nothing_wrong(new, indexed
             file.flush()
             status, answer = server.predict(text="lunch at noon")
             assert (status, f"model file {path} changed" in answer["error"]) == (503, True)
-            assert f"{path} changed while it was served" in server.wait_for("changed")
+            assert f"{path} has changed or is damaged" in server.wait_for("changed")
             assert "is damaged" in server.wait_for("m.textsvm")
             answers += [server.predict(text="lunch at noon") for _ in range(3)]
             assert server.ask("GET", "/healthz")[0] == 503
@@ -1343,7 +1409,7 @@ def test_the_worker_hears_of_requests_that_are_given_up(monkeypatch):
         clock.monotonic = lambda: 16.0
         link.refuse_late(10.0)
         assert list(frames(written)) == [(2, CANCEL, b"")]
-        assert not killed
+        assert killed  # the worker was silent for 11 seconds
 
     asyncio.run(give_up())
 
@@ -1367,13 +1433,15 @@ def test_a_file_that_is_missing_after_a_restart_is_loaded_later(models, tmp_path
         assert server.ask("GET", "/healthz")[0] == 200
 
 
-def until_answered(server):
+def until_answered(server, body=b'{"text": "a"}'):
     deadline = time.monotonic() + 30
-    while (status := server.predict(text="a")[0]) != 200:
+    while (status := server.ask("POST", "/predict", body)[0]) != 200:
         assert status == 503
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert server.ask("GET", "/healthz")[0] == 200
+    while server.ask("GET", "/healthz")[0] != 200:  # the other process may be loading
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("kernel", [GappedKmers(3, 1, canonical=True), Spectrum(2, tokens="blosum62")])
@@ -1387,9 +1455,9 @@ def test_models_of_sequences_are_loaded(kernel, tmp_path):
 def test_a_model_that_cannot_be_loaded_is_named(models, monkeypatch, capsys):
     sent = []
     idle = Worker(sent.extend)
-    settings = {"max_texts": 9, "max_characters": 9, "timeout": 9}
+    settings = {"max_texts": 9, "max_characters": 9}
     paths = {"two": str(models / "two.textsvm"), "three": str(models / "nothing.textsvm")}
-    idle._load(1, idle._configure(paths, sorted(paths), **settings))
+    idle._load(1, paths, sorted(paths), **settings)
     [(number, status, body)] = sent
     assert (number, status) == (1, 200)
     assert "nothing.textsvm" in json.loads(body).pop("three")
@@ -1404,7 +1472,7 @@ def test_a_model_that_cannot_be_loaded_is_named(models, monkeypatch, capsys):
         assert all(words in json.loads(body)["error"] for _, _, body in sent)
     sent.clear()
     monkeypatch.setattr(worker, "ServedModel", lambda *_: {}["a bug"])
-    idle._load(3, idle._configure(paths, ["two"], **settings))
+    idle._load(3, paths, ["two"], **settings)
     assert "KeyError: 'a bug'" in json.loads(sent[0][2])["two"]
     assert "Traceback" in capsys.readouterr().err
 
@@ -1583,7 +1651,7 @@ def send_for_long(client, data):
 
 @pytest.mark.parametrize("request_", [HEALTH, None])
 def test_clients_that_close_without_reading_leave_nothing_behind(request_, models):
-    """A server held 60 KB of each such connection for a minute."""
+    """A server held 60 KB of each such connection for a minute; 2,000 connections take up to 30 MB."""
 
     def attack():
         while time.monotonic() < until:
@@ -1600,7 +1668,7 @@ def test_clients_that_close_without_reading_leave_nothing_behind(request_, model
             thread.start()
         for thread in threads:
             thread.join()
-        assert attacks.resident(server.process.pid, children=False) < before + 12
+        assert attacks.resident(server.process.pid, children=False) < before + 35
         assert server.predict(text="a")[0] == 200
 
 

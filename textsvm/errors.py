@@ -52,11 +52,7 @@ class MissingColumn(InputError):
 
 
 class DamagedModel(InputError):
-    """A model whose file is damaged where a prediction reads it."""
-
-
-class ChangedModel(DamagedModel):
-    """A model whose file was changed after it was loaded."""
+    """A model whose file was changed after it was loaded, or is damaged where a prediction reads it."""
 
 
 class GpuMemoryError(InputError):

@@ -175,7 +175,7 @@ class TrainedModel:
 
     @contextmanager
     def at_work(self, device: Device) -> Iterator[None]:
-        """Limit the threads to `n_jobs` and make the device current; raise ChangedModel at a changed file."""
+        """Limit the threads to `n_jobs` and make the device current; raise DamagedModel at a changed file."""
         with self.record.file or nullcontext(), parallel.limit(self.n_jobs), devices.use(device):
             yield
 

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from textsvm.errors import ChangedModel, InputError, os_errors
+from textsvm.errors import DamagedModel, InputError, os_errors
 
 try:
     import fcntl
@@ -46,7 +46,7 @@ _KINDS = {
 
 
 class MappedFile:
-    """Context in which an open file, whose content is mapped, must not change: otherwise ChangedModel."""
+    """Context in which an open file, whose content is mapped, must not change: otherwise DamagedModel."""
 
     def __init__(self, path: str | os.PathLike[str], file: IO[bytes]) -> None:
         self.path, self._number = path, os.dup(file.fileno())
@@ -55,7 +55,7 @@ class MappedFile:
 
     def __enter__(self) -> None:
         if self._read_state() != self._state:
-            raise ChangedModel(
+            raise DamagedModel(
                 f"model file {self.path} changed while it was in use; replace models by renaming a new file"
             )
 

@@ -23,7 +23,6 @@ import re
 import signal
 import socket
 import traceback
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -59,7 +58,7 @@ _BACKLOG = 2048
 _SOCKET_BUFFER = 1 << 15
 #: Open files that are not connections.
 _OTHER_FILES = 64
-#: Maximum bytes of a piece; a turn of a connection parses one piece, or two of a short request.
+#: Maximum bytes of a piece, except of long bodies; a turn parses a piece, or two of a short request.
 _PIECE = 1 << 12
 #: Parts of the target of a request that are not its path; the first may have a host.
 _NO_PATH = re.compile(r"^\w+://([^/?]*)|\?.*", re.DOTALL)
@@ -77,7 +76,7 @@ class ClientLimits:
     answering: float = 60.0
     idle: float = 60.0
     stopping: float = 10.0  #: For requests in progress when the server stops
-    header: int = 1 << 15  #: Also of trailers and chunk sizes, which may have 1/8 of the body in addition
+    header: int = 1 << 15  #: Trailers and chunk sizes may have 4 KB, and 1/8 of the body
     fields: int = 128  #: Of a header
     body: int = 1 << 20
     connections: int = 2000
@@ -121,14 +120,10 @@ def is_of_own_page(request: HttpRequest) -> bool:
 
     A proxy that encrypts tells the scheme; pages of other sites may not send its field.
     """
-    origin, host = request.headers.get("origin"), request.headers.get("host", "")
-    scheme = request.headers.get("x-forwarded-proto", "http")
-    return origin is None or (host != "" and _origin(origin) == _origin(f"{scheme}://{host}"))
-
-
-def _origin(address: str) -> str:
-    address = address.lower()
-    return address.removesuffix(":80" if address.startswith("http:") else ":443")
+    origin, host = request.headers.get("origin"), request.headers.get("host")
+    own = f"{request.headers.get('x-forwarded-proto', 'http')}://{host}".lower()
+    short = own.removesuffix(":80" if own.startswith("http:") else ":443")
+    return origin is None or bool(host and origin.lower() in (own, short))
 
 
 @dataclass(frozen=True)
@@ -158,18 +153,18 @@ class Hosts:
 class _Turns:
     """Turns of connections at the parser, and the bytes that they hold.
 
-    The first bytes of requests go in the order of arrival, so a client with an ordinary request waits at most
-    for a request of every other connection. One turn in four is for the rest of longer requests, by fair
-    queueing of the seconds that each connection has used.
+    By fair queueing of the seconds that connections have used: a client with few requests goes before clients
+    with many. One turn in four is for the rest of longer requests.
     """
 
     def __init__(self, most_held: int = 1 << 25) -> None:
         self.connections: set[_Connection] = set()
         self.oldest_first: dict[_Connection, None] = {}  #: Connections that wait for their clients
         self.held, self._most_held = 0, most_held
-        self._short = deque[_Connection]()
-        self._long: list[tuple[float, int, _Connection]] = []
-        self._numbers, self._time, self._scheduled = count(), 0.0, False
+        #: For the first bytes and for the rest of requests: heaps of connections, and the seconds of the last
+        queue = list[tuple[float, int, _Connection]]
+        self._queues = queue(), queue()
+        self._times, self._numbers, self._scheduled = [0.0, 0.0], count(), False
         self._both = count()  #: Turns while both queues wait
 
     def add(self, connection: _Connection) -> None:
@@ -178,30 +173,29 @@ class _Turns:
             self._scheduled = True
             connection.loop.call_soon(self._serve, connection.loop)
         connection.queued = True
-        if connection.length < _PIECE:
-            self._short.append(connection)
-        else:
-            heappush(self._long, (max(self._time, connection.used), next(self._numbers), connection))
+        rest = connection.length >= _PIECE
+        connection.used = max(self._times[rest], connection.used)
+        heappush(self._queues[rest], (connection.used, next(self._numbers), connection))
 
     def _next(self) -> _Connection:
-        if self._short and (not self._long or next(self._both) % 4):
-            return self._short.popleft()
-        self._time, _, connection = heappop(self._long)
+        first, rest = self._queues
+        queue = not first or (bool(rest) and next(self._both) % 4 == 0)
+        self._times[queue], _, connection = heappop(self._queues[queue])
         return connection
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         seconds = 0.0
         try:
-            while (self._short or self._long) and seconds < _TURN:
+            while any(self._queues) and seconds < _TURN:
                 connection = self._next()
                 clock, requests = perf_counter(), connection.requests
                 connection.parse()
                 cost = perf_counter() - clock + (connection.requests - requests) * _REQUEST
-                seconds, connection.used = seconds + cost, max(self._time, connection.used) + cost
+                seconds, connection.used = seconds + cost, connection.used + cost
                 connection.queued = False
                 connection.go_on()
         finally:
-            self._scheduled = bool(self._short or self._long)
+            self._scheduled = any(self._queues)
             if self._scheduled:
                 loop.call_soon(self._serve, loop)
 
@@ -245,7 +239,7 @@ class _Connection(asyncio.BufferedProtocol):
         self.on_body = self._chunks.append  # called for every chunk
         self.loop, self.parser = asyncio.get_running_loop(), httptools.HttpRequestParser(self)
         self.queued, self.used, self.requests, self.held = False, 0.0, 0, 0  # for `turns`
-        self._buffer = bytearray(_PIECE)  # that the next bytes are received into
+        self._buffer = bytearray()  # that bytes are received into
         self._received, self._parsed = b"", 0  # bytes, and how many of them are parsed
         self._unread, self._ending = 0, False  # bytes of the last answer; whether it ends the connection
         self._task: asyncio.Task[None] | None = None  # of the application
@@ -255,7 +249,9 @@ class _Connection(asyncio.BufferedProtocol):
         """Wait for the next request."""
         self._part = "none"  # part of the request: none, header, body or complete
         self._framing = self._length = 0  # bytes outside and of the body
+        self._most_framing = self.limits.header
         self._rest: int | None = None  # bytes of the body that have not arrived, if it has a length
+        self._piece = _PIECE  # most bytes that are parsed at a time
         self._tail = b""  # last bytes before the current piece
         self._url, self._fields, self._body = b"", list[tuple[bytes, bytes]](), bytearray()
         self._answered = self._expects = False  # whether the client waits to be asked for the body
@@ -282,16 +278,17 @@ class _Connection(asyncio.BufferedProtocol):
         self.turns.oldest_first.pop(self, None)
         if self._task is not None:
             self._task.cancel()
-        self._received, self._fields, self._body, self._buffer = b"", [], bytearray(), bytearray()
+        self._received, self._fields, self._body = b"", [], bytearray()
         del self._task, self.parser  # they refer to the connection
         self.turns.hold(self, 0)
 
     def get_buffer(self, sizehint: int) -> bytearray:
+        self._buffer = bytearray(self._piece)
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self._received = self._received[self._parsed :] + self._buffer[:nbytes]
-        self._parsed = 0
+        self._parsed, self._buffer = 0, bytearray()
         if len(self._received) >= _PIECE:
             self.transport.pause_reading()
         self._count()
@@ -331,7 +328,11 @@ class _Connection(asyncio.BufferedProtocol):
             return
         if self.state == "idle":
             self._enter("sending")
-        piece = self._received[self._parsed : self._parsed + _PIECE]
+            client = self.transport.get_extra_info("socket")
+            if not self.requests and client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self.transport.abort()  # it has gone
+                return
+        piece = self._received[self._parsed : self._parsed + self._piece]
         blank = len(piece) - len(piece.lstrip(b"\r\n")) if self._part == "none" else 0
         piece = piece[blank:]
         if self._rest is not None:
@@ -352,7 +353,7 @@ class _Connection(asyncio.BufferedProtocol):
             else:
                 self.refuse(400, "this is not a request of HTTP/1.1")
         self._take_body()
-        if self._framing > self.limits.header + self._length // 8:
+        if self._framing > self._most_framing + self._length // 8:
             self._refuse_framing()
 
     def _feed(self, piece: bytes) -> None:
@@ -396,6 +397,7 @@ class _Connection(asyncio.BufferedProtocol):
         if self.parser.should_upgrade() or self.transport.is_closing():
             return
         self._part, self.requests = "body", self.requests + 1
+        self._most_framing = self._framing + _PIECE
         self._keeps_alive = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
         headers = dict[str, str]()
         for field in self._fields:
@@ -410,6 +412,7 @@ class _Connection(asyncio.BufferedProtocol):
             headers["host"] = match[1]
         self._expects = headers.get("expect", "").lower() == "100-continue"
         self._rest = int(headers.get("content-length", 0)) or None
+        self._piece = 4 * _PIECE if (self._rest or 0) > 4 * _PIECE else _PIECE
         method = self.parser.get_method().decode()
         path = unquote(_NO_PATH.sub("", target))
         self._task = self.loop.create_task(self._run(HttpRequest(method, path, headers, self._read)))
@@ -579,11 +582,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen at {host}:{port}: {reason}; name another address or port") from error
 
 
-def is_loopback(listening: socket.socket) -> bool:
-    """Whether only programs of this computer can connect."""
-    return ipaddress.ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
-
-
 def run(
     app: Application,
     listening: socket.socket,
@@ -614,7 +612,14 @@ async def _serve(
 ) -> None:
     loop, turns = asyncio.get_running_loop(), _Turns(limits.held)
     connect = partial(_Connection, app, limits, turns)
-    server = await loop.create_server(connect, sock=listening, backlog=_BACKLOG)
+    # uvloop accepts a connection of a socket in each iteration: clients that are gone would fill the backlog.
+    sockets = [listening, *(listening.dup() for _ in range(7))]
+    servers = [await loop.create_server(connect, sock=sock, backlog=_BACKLOG) for sock in sockets]
+
+    async def stop() -> None:
+        for server in servers:
+            server.close()
+        await turns.end(limits.stopping)
 
     async def work() -> None:
         async with context:
@@ -622,8 +627,7 @@ async def _serve(
             gc.freeze()  # a collection of all objects of the libraries takes 0.1 s
             with suppress(asyncio.CancelledError):  # by SIGTERM or SIGINT
                 await loop.create_future()
-            server.close()
-            await turns.end(limits.stopping)
+            await stop()
 
     watching, working = loop.create_task(turns.watch()), loop.create_task(work())
 
@@ -631,6 +635,5 @@ async def _serve(
         try:
             await working
         except asyncio.CancelledError:  # stopped while the context was entered
-            server.close()
-            await turns.end(limits.stopping)
+            await stop()
     watching.cancel()

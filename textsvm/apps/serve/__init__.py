@@ -1,7 +1,7 @@
 """`textsvm serve`: trained models behind HTTP.
 
 `app` is the application, which `textsvm.runtime.http` runs on a socket. Bodies of requests go unread to
-another process, `worker`, which loads the models and predicts, so long predictions and loading delay no
+other processes, `worker`, which load the models and predict, so long predictions and loading delay no
 connection. The processes exchange frames over pipes: `FRAME` (length of the body, number of the request, its
 kind or the status of its answer), then a body.
 """
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 FRAME = struct.Struct("<IIH")
 LOAD, PREDICT, DESCRIBE, CANCEL = range(4)
+#: Status of a request with a text that is too long to be predicted among others.
+APART = 0
 #: Number of a frame that answers no request but shows that the worker is at work, or, with a body, names a
 #: model that must be loaded again.
 PROGRESS_NUMBER = 0

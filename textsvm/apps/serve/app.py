@@ -1,6 +1,7 @@
 """The application of `textsvm serve`: POST /predict, GET /models, /healthz and /metrics.
 
-Bodies go to the worker process unread, at most two large ones at a time, and its answers go back unchanged.
+Bodies go to the worker process unread, and its answers go back unchanged. Large bodies and long texts go to a
+second worker, at most two at a time; the first of them starts it.
 /metrics has the counters of the models, and counts requests of POST /predict alone.
 """
 
@@ -16,10 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
-from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
+from textsvm.apps.serve import APART, CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.runtime.http import BodyRefused, Hosts, HttpAnswer, HttpRequest
@@ -27,16 +28,14 @@ from textsvm.runtime.plain_json import error_body
 
 #: Upper bounds of the histogram of latencies, in seconds.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-#: Bytes of a body up to which it goes to the worker at once: small ones do not wait for others to be parsed.
+#: Bytes of a body up to which it goes to the first worker, at once.
 _DIRECT = 1 << 12
-#: Larger bodies that the worker has at a time.
+#: Requests that the second worker has at a time.
 _LARGE = 2
 #: Settings of glibc: freed memory of large texts goes back to the system.
 _ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "1048576"}
 #: Bytes for the worker that it has not read; above them more requests are refused.
 _UNREAD = 1 << 23
-#: Type of the metrics.
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 #: Seconds between looks at the waiting requests.
 _LOOK = 0.25
 #: Seconds between attempts to start a worker or to load a missing model.
@@ -103,19 +102,23 @@ class _Link(asyncio.SubprocessProtocol):
             del self.waiting[number]
             self._stdin.write(FRAME.pack(0, number, CANCEL))
 
+    async def describe(self) -> list[Json]:
+        """Facts and counters of the models; none if the worker does not answer."""
+        status, body = await self.ask(DESCRIBE)
+        return json.loads(body) if status == 200 else []
+
     def refuse_late(self, timeout: float) -> None:
-        """Refuse requests that have waited for `timeout` seconds; kill a worker that has not responded."""
+        """Refuse requests that have waited for `timeout` seconds; kill a worker that was silent as long."""
         before = time.monotonic() - timeout
-        late = [(number, since) for number, (_, since) in self.waiting.items() if since < before]
-        for number, since in late:
+        for number in [number for number, (_, since) in self.waiting.items() if since < before]:
             self._answer(number, 503, error_body(f"no prediction within {timeout:g} seconds; try again"))
             self._stdin.write(FRAME.pack(0, number, CANCEL))
-            if self._heard < since:
+            if self._heard < before:
                 self.process.kill()
 
 
 class Service:
-    """Application, and asynchronous context in which its worker runs.
+    """Application, and asynchronous context in which its workers run.
 
     `models` are paths by name; `say` is called with each line of the log.
     """
@@ -125,6 +128,8 @@ class Service:
     ) -> None:
         self.models, self.limits, self._say, self.hosts = models, limits, say, hosts
         self._link: _Link | None = None
+        self._apart: _Link | None = None  #: Second worker
+        self._opening: asyncio.Task[None] | None = None  #: Start of it
         self._tasks: list[asyncio.Task[None]] = []
         self._missing = set(models)  #: Models that the worker has not loaded yet
         self._reloading, self._failures = False, dict[str, str]()
@@ -147,16 +152,20 @@ class Service:
         return self
 
     async def __aexit__(self, *failed: object) -> None:
-        link, self._link = self._link, None
-        for task in self._tasks:
+        links, self._link, self._apart = self._links(), None, None
+        for task in [*self._tasks, *filter(None, [self._opening])]:
             task.cancel()
-        if link is not None:
+        for link in links:
             link.process.close()
             while link.process.get_returncode() is None:
                 await asyncio.sleep(0.01)
 
-    async def _start(self) -> _Link:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; worker.main()"
+    def _links(self) -> list[_Link]:
+        return [link for link in (self._link, self._apart) if link is not None]
+
+    async def _start(self, apart: bool = False) -> _Link:
+        code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; "
+        code += f"worker.main({apart})"
         link, command = _Link(self._ended, self._lost), (sys.executable, "-c", code)
         loop, environment = asyncio.get_running_loop(), {**os.environ, **_ALLOCATOR}
         await loop.subprocess_exec(lambda: link, *command, stderr=None, env=environment)
@@ -165,10 +174,28 @@ class Service:
     async def _load(self, names: set[str]) -> dict[str, str]:
         """Load models, in a new worker if there is none; sentences by name of those that cannot be loaded."""
         link = self._link or await self._start()
+        if "" not in (failures := await self._load_in(link, names)):
+            self._link = link
+            if self._apart is not None:
+                failures |= await self._load_in(self._apart, names)
+                failures.pop("", None)  # the next request starts another
+            self._missing -= names - failures.keys()
+        return failures
+
+    async def _open(self) -> None:
+        """Start the second worker; models whose files were replaced are loaded again by both."""
+        if "" not in await self._load_in(link := await self._start(apart=True), set(self.models)):
+            self._apart = link
+            digests = [
+                {model["name"]: model["digest"] for model in await x.describe()} for x in self._links()
+            ]
+            self._missing |= {name for name in self.models if len({own.get(name) for own in digests}) > 1}
+            self._work.set()
+
+    async def _load_in(self, link: _Link, names: set[str]) -> dict[str, str]:
         settings = {
             "models": self.models, "names": sorted(names),
             "max_texts": self.limits.max_texts, "max_characters": self.limits.max_characters,
-            "timeout": self.limits.timeout,
         }  # fmt: skip
         status, body = 503, b""
         if link.process.get_returncode() is None:  # otherwise nobody would answer
@@ -180,9 +207,7 @@ class Service:
         if status != 200 or link.process.get_returncode() is not None:
             link.process.close()
             return {"": "the process that loads the models has ended; is there enough main memory?"}
-        self._link, failures = link, dict(json.loads(body))
-        self._missing -= names - failures.keys()
-        return failures
+        return dict(json.loads(body))
 
     def _ended(self, link: _Link) -> None:
         if self._link is link:
@@ -190,20 +215,21 @@ class Service:
             code = link.process.get_returncode()
             self._say(f"the process that predicts has ended ({code}); starting another")
             self._work.set()
+        elif self._apart is link:
+            self._apart = None
+            self._say(f"the process for large requests has ended ({link.process.get_returncode()})")
 
     def _lost(self, name: str) -> None:
         if name not in self._missing:
-            self._say(
-                f"{self.models[name]} changed while it was served; replace models by renaming a new file"
-            )
+            self._say(f"{self.models[name]} has changed or is damaged; replace models by renaming a new file")
             self._missing.add(name)
             self._work.set()
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_LOOK)
-            if self._link is not None:
-                self._link.refuse_late(self.limits.timeout)
+            for link in self._links():
+                link.refuse_late(self.limits.timeout)
 
     def reload(self) -> None:
         """Load the models again; the old models answer until then, and remain if a file cannot be read."""
@@ -263,30 +289,40 @@ class Service:
             return refusal.args[0]
         if self._waiting >= self.limits.max_requests:
             return _BUSY
-        self._waiting, queued = self._waiting + 1, 0
+        self._waiting += 1
         try:
-            if len(body) <= _DIRECT:
-                return await self._ask(body)
-            if self._queued >= max(1, self.limits.max_requests // 4):  # others find room
-                return _BUSY
-            self._queued, queued = self._queued + 1, 1
+            answer = await self._ask(self._link, body) if len(body) <= _DIRECT else None
+            return answer if answer and answer.status != APART else await self._predict_apart(body)
+        finally:
+            self._waiting -= 1
+
+    async def _predict_apart(self, body: bytes | bytearray) -> HttpAnswer:
+        """Answer of the second worker."""
+        if self._queued >= max(1, self.limits.max_requests // 4):  # others find room
+            return _BUSY
+        self._queued += 1
+        try:
             async with asyncio.timeout(self.limits.timeout):
+                if self._apart is None:
+                    if self._opening is None or self._opening.done():
+                        self._opening = asyncio.create_task(self._open())
+                    await asyncio.shield(self._opening)
                 await self._large.acquire()
-            task = asyncio.create_task(self._ask(body))
+            task = asyncio.create_task(self._ask(self._apart, body))
             task.add_done_callback(lambda _: self._large.release())  # also if the client has gone
             return await asyncio.shield(task)
-        except TimeoutError:
+        except OSError:  # a timeout, or the process cannot be started
             return _BUSY
         finally:
-            self._waiting, self._queued = self._waiting - 1, self._queued - queued
+            self._queued -= 1
 
-    async def _ask(self, body: bytes | bytearray) -> HttpAnswer:
-        """Answer of the worker."""
-        if self._link is None:
+    async def _ask(self, link: _Link | None, body: bytes | bytearray) -> HttpAnswer:
+        """Answer of a worker."""
+        if link is None:
             return _LOADING
-        if self._link.unread_bytes() > _UNREAD:
+        if link.unread_bytes() > _UNREAD:
             return _BUSY
-        return HttpAnswer(*await self._link.ask(PREDICT, body))
+        return HttpAnswer(*await link.ask(PREDICT, body))
 
     async def _page(self, method: str, path: str) -> HttpAnswer:
         """Answer of a page; requests that arrive while it is prepared get the same."""
@@ -301,23 +337,20 @@ class Service:
             task = self._asked[path] = asyncio.create_task(self._pages[path]())
         return await asyncio.shield(task)
 
-    async def _describe(self) -> tuple[int, list[Json]]:
-        status, body = (503, b"") if self._link is None else await self._link.ask(DESCRIBE)
-        return status, json.loads(body) if status == 200 else []
-
     async def _models(self) -> HttpAnswer:
-        status, models = await self._describe()
         counters = ("training", "labels", "counts")
+        models = [] if self._link is None else await self._link.describe()
         facts = [{name: model[name] for name in model if name not in counters} for model in models]
-        return HttpAnswer(status, json.dumps({"models": facts}).encode()) if status == 200 else _LOADING
+        return HttpAnswer(200, json.dumps({"models": facts}).encode()) if models else _LOADING
 
     async def _health(self) -> HttpAnswer:
         status, word = (503, "loading") if self._missing else (200, "ok")
         return HttpAnswer(status, json.dumps({"status": word}).encode())
 
     async def _metrics(self) -> HttpAnswer:
-        status, models = await self._describe()
-        values: list[tuple[str, str, float]] = [("up", "", int(status == 200))]
+        described = await asyncio.gather(*(link.describe() for link in self._links()))
+        up = bool(described) and all(described)
+        values: list[tuple[str, str, float]] = [("up", "", int(up))]
         values.append(("requests_waiting", "", self._waiting))
         values += [("requests_total", f'code="{code}"', number) for code, number in self._answers.items()]
         failed = self._failed.items()
@@ -326,15 +359,18 @@ class Service:
         buckets = zip([*BOUNDS, "+Inf"], totals, strict=True)
         values += [("request_seconds_bucket", f'le="{bound}"', total) for bound, total in buckets]
         values += [("request_seconds_sum", "", self._seconds), ("request_seconds_count", "", totals[-1])]
-        for model in models:
+        sums = dict[tuple[str, str], float]()  # over the workers
+        for model in chain(*described) if up else ():
             name = f"model={_quoted(model['name'])}"
-            values += [(f"{key}_total", name, number) for key, number in model["counts"].items()]
+            counts = [(f"{key}_total", name, number) for key, number in model["counts"].items()]
             for label, number in model["labels"].items():
-                values.append(("predictions_total", f"{name},label={_quoted(label)}", number))
-            for key, number in model["training"].items():
-                if number is not None:
-                    values.append((f"training_{key}", name, number))
-        return HttpAnswer(200, metrics_text(values).encode(), _TEXT)
+                counts.append(("predictions_total", f"{name},label={_quoted(label)}", number))
+            for key, labels, number in counts:
+                sums[key, labels] = sums.get((key, labels), 0) + number
+            training = {key: number for key, number in model["training"].items() if number is not None}
+            sums |= {(f"training_{key}", name): number for key, number in training.items()}
+        values += [(*key, number) for key, number in sums.items()]
+        return HttpAnswer(200, metrics_text(values).encode(), "text/plain; version=0.0.4; charset=utf-8")
 
 
 def _quoted(value: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -56,7 +57,7 @@ def serve(
     name, number = listening.getsockname()[:2]
     address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
     hosts = http.Hosts("" if name in ("0.0.0.0", "::") else name, frozenset(map(str.lower, host)))
-    if not http.is_loopback(listening):
+    if not ip_address(name.partition("%")[0]).is_loopback:
         console.warn(f"{address} is open to other computers, without authentication and encryption")
     service = Service(paths, RequestLimits(**asdict(limits)), console.say, hosts)
 

@@ -5,8 +5,9 @@ short text some microseconds. The symbols of a call are limited to those that it
 seconds. They are counted in the normal form, which can have 18 symbols for a character. Every second call
 takes a few texts of each request in turn, so that requests with many texts hardly delay requests with few.
 The other calls give half of their room to the first texts of new requests and the rest to the oldest
-requests, so that some requests are answered in time under overload. A second thread predicts requests with a
-text that is too long for a call. The prediction of a text does not depend on the other texts of its call.
+requests, so that some requests are answered in time under overload. A request with a text that is too long
+for a call goes back to the server, which sends it, like large bodies, to a second process of lower priority
+(`apart`). The prediction of a text does not depend on the other texts of its call.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import traceback
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -33,9 +33,9 @@ from typing import TypeAlias
 import numpy as np
 
 from textsvm import load
-from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
+from textsvm.apps.serve import APART, CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 from textsvm.arrays import AnyArray, Floats, Json
-from textsvm.errors import ChangedModel, DamagedModel, InputError, one_line
+from textsvm.errors import DamagedModel, InputError, one_line
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import LEAST_MARGIN, Drift
 from textsvm.kernels.spelling import spell
@@ -60,10 +60,10 @@ SMALL_ANSWER = 1 << 15
 DECOMPOSED = 0x30000
 #: Number of code points in the normal form NFKC of each code point.
 SYMBOLS = np.array([len(unicodedata.normalize("NFKC", chr(point))) for point in range(DECOMPOSED)], np.uint8)
-#: Bytes of a body above which it is parsed while other requests are predicted.
-LARGE = 1 << 15
 #: Strings, and beginnings of other values, in JSON; a large body may have `MOST_VALUES` of them.
 VALUES, MOST_VALUES = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{,]', re.DOTALL), 50_000
+#: Lower priority of the process that is `apart`.
+NICENESS = 5
 #: Number of texts that are compared with the training texts in each period.
 DRIFT_TEXTS = 32
 #: Length of the period in seconds.
@@ -259,26 +259,40 @@ def symbols_of(text: str) -> int:
     return int(SYMBOLS[np.minimum(points, DECOMPOSED - 1)].sum(dtype=np.int64))
 
 
-class Lane:
-    """Requests that are predicted by a thread; with `adapts` its calls adapt the `room` of the models."""
+class Worker:
+    """Models, whose `room` is adapted by calls, and requests; `apart` also takes those with long texts."""
 
-    def __init__(self, adapts: bool) -> None:
-        self._adapts = adapts
-        self.jobs: list[TextRequest] = []  #: Oldest first; the thread that reads adds and cancels
-        self.since = float("inf")  #: Start of the current call; infinity between calls
+    def __init__(self, send: Callable[[Sequence[Answer]], None], apart: bool = False) -> None:
+        self._send, self._apart = send, apart
+        self.models: dict[str, ServedModel | None] = {}  #: None until it is loaded
+        self.jobs: list[TextRequest] = []  #: Requests that wait, oldest first
         self._in_turn = True  #: Whether the last call took texts of the requests in turn
+        self.max_texts, self.max_characters = 0, 0
+
+    def run(self) -> None:
+        """Answer frames until the end of stdin.
+
+        They are read between calls: a thread that reads would delay the calls.
+        """
+        received = bytearray()
+        while True:
+            until = time.perf_counter() + GOAL / 2
+            while not self.jobs or (_has_input() and time.perf_counter() < until):
+                if not (data := os.read(0, 1 << 20)):
+                    return
+                received += data
+                for number, kind, body in frames(received):
+                    self._receive(number, kind, body)
+            self._send(self.call() or [(PROGRESS_NUMBER, 0, b"")])
 
     def call(self) -> list[Answer]:
         """Predict texts of requests for the same model; answers of complete requests."""
         parts, texts, symbols = list[tuple[TextRequest, slice]](), list[Example](), 0
         self._in_turn = not self._in_turn
-        jobs = list(self.jobs)
-        if not jobs:  # canceled
-            return []
-        waiting = sorted(jobs, key=lambda job: job.taken)
-        model = (waiting if self._in_turn else jobs)[0].model
+        waiting = sorted(self.jobs, key=lambda job: job.taken)
+        model = (waiting if self._in_turn else self.jobs)[0].model
         turns = [(job, TURN) for job in waiting if job.model is model]
-        rest = [(job, MOST_TEXTS) for job in jobs if job.model is model]
+        rest = [(job, MOST_TEXTS) for job in self.jobs if job.model is model]
         new = [(job, TURN) for job, _ in turns if not job.taken]
         first = (turns, 1.0) if self._in_turn else (new, 0.5)
         for group, share in (first, (rest, 1.0)):
@@ -294,29 +308,21 @@ class Lane:
                 if len(texts) > begin:
                     parts.append((job, slice(begin, len(texts))))
         answers = self._answers(parts, texts, symbols)
-        for job, _ in parts:
-            if job.number in answers:
-                self.cancel(job.number)
+        self.jobs = [job for job in self.jobs if job.number not in answers]
         return list(answers.values())
-
-    def cancel(self, number: int) -> None:
-        """Remove a request, if it is there."""
-        for job in [job for job in self.jobs if job.number == number]:
-            with suppress(ValueError):  # the other thread was faster
-                self.jobs.remove(job)
 
     def _answers(
         self, parts: list[tuple[TextRequest, slice]], texts: list[Example], symbols: int
     ) -> dict[int, Answer]:
         """Predict parts of requests together, and each alone if that fails; answers of complete requests."""
         model, answers = parts[0][0].model, dict[int, Answer]()
-        self.since, processor = time.perf_counter(), time.process_time()
+        since, processor = time.perf_counter(), time.process_time()
         try:
             predictions = model.predict(texts)
             rows = [job.rows_of(predictions, part) for job, part in parts]
         except Exception as error:
             if len(parts) == 1:
-                number, changed = parts[0][0].number, isinstance(error, ChangedModel)
+                number, changed = parts[0][0].number, isinstance(error, DamagedModel)
                 lost = {PROGRESS_NUMBER: (PROGRESS_NUMBER, 503, model.name.encode())} if changed else {}
                 return lost | {number: _refusal(error).answer(number)}
             for job, part in parts:
@@ -325,12 +331,11 @@ class Lane:
                 answers = self._answers([(job, slice(0, len(alone)))], alone, symbols) | answers
             return answers
         finally:
-            seconds, self.since = time.perf_counter() - self.since, float("inf")
+            seconds = time.perf_counter() - since
         with suppress(MemoryError):  # counters are not worth the answers
             model.count(texts, predictions)
-        if self._adapts:
-            # Smaller calls would not help against other programs that use the processors.
-            model.fit_room(symbols, min(seconds, time.process_time() - processor))
+        # Smaller calls would not help against other programs that use the processors.
+        model.fit_room(symbols, min(seconds, time.process_time() - processor))
         for (job, _), new in zip(parts, rows, strict=True):
             job.rows += new
         for job, _ in parts:
@@ -338,59 +343,19 @@ class Lane:
                 answers[job.number] = job.answer()
         return answers
 
-
-class Worker:
-    """Models, and requests that wait for predictions."""
-
-    def __init__(self, send: Callable[[Sequence[Answer]], None]) -> None:
-        self._send = send
-        self.models: dict[str, ServedModel | None] = {}  #: None until it is loaded
-        self.short, self.long = Lane(adapts=True), Lane(adapts=False)
-        self._arrived = threading.Semaphore(0)  #: Of requests with long texts
-        self._parser = ThreadPoolExecutor(1)  #: Of large bodies
-        self.max_texts, self.max_characters, self.timeout = 0, 0, 0.0
-
-    def run(self) -> None:
-        """Answer frames until the end of stdin.
-
-        They are read between calls: a thread that reads would delay the calls.
-        """
-        threading.Thread(target=self._run_long, daemon=True).start()
-        received = bytearray()
-        while True:
-            until = time.perf_counter() + GOAL / 2
-            while not self.short.jobs or (_has_input() and time.perf_counter() < until):
-                if not (data := os.read(0, 1 << 20)):
-                    return
-                received += data
-                for number, kind, body in frames(received):
-                    self._receive(number, kind, body)
-            self._send(self.short.call() or [(PROGRESS_NUMBER, 0, b"")])
-
-    def _run_long(self) -> None:
-        while self._arrived.acquire():
-            while self.long.jobs:
-                self._send(self.long.call() or [(PROGRESS_NUMBER, 0, b"")])
-
     def _receive(self, number: int, kind: int, body: bytes) -> None:
-        if kind == PREDICT and len(body) > LARGE:
-            self._parser.submit(self._start, number, body, self.long)
-        elif kind == PREDICT:
-            self._start(number, body, self.short)
+        if kind == PREDICT:
+            self._start(number, body)
         elif kind == LOAD:  # the old models answer until the new are loaded
-            paths = self._configure(**json.loads(body))
-            threading.Thread(target=self._load, args=(number, paths), daemon=True).start()
+            threading.Thread(target=self._load, args=(number,), kwargs=json.loads(body), daemon=True).start()
         elif kind == DESCRIBE:
             models = [model.as_dict() for model in self.models.values() if model]
             self._send([(number, 200, json.dumps(models).encode())])
         elif kind == CANCEL:
-            self.short.cancel(number)
-            self.long.cancel(number)
-            if time.perf_counter() - self.long.since > self.timeout:
-                os._exit(1)  # a call of a thread cannot be ended alone
+            self.jobs = [job for job in self.jobs if job.number != number]
 
-    def _start(self, number: int, body: bytes, lane: Lane) -> None:
-        """Add a request to a lane, or answer it if it is refused or has no text to predict."""
+    def _start(self, number: int, body: bytes) -> None:
+        """Add a request to those that wait, or answer it if it is refused, has no text or is too long."""
         try:
             job = self._read(number, body)
         except Exception as error:
@@ -398,25 +363,19 @@ class Worker:
             return
         if not job.texts:
             self._send([job.answer()])
-        elif lane is self.long or max(job.sizes) > job.model.room:
-            self.long.jobs.append(job)
-            self._arrived.release()
+        elif self._apart or max(job.sizes) <= job.model.room:
+            self.jobs.append(job)
         else:
-            self.short.jobs.append(job)
+            self._send([(number, APART, b"")])
 
-    def _configure(
-        self, models: dict[str, str], names: list[str], max_texts: int, max_characters: int, timeout: float
-    ) -> dict[str, str]:
-        """Set the limits and the names of all models; paths of the models to load."""
-        self.max_texts, self.max_characters, self.timeout = max_texts, max_characters, timeout
-        for name in models:
-            self.models.setdefault(name, None)
-        return {name: models[name] for name in names}
-
-    def _load(self, number: int, paths: dict[str, str]) -> None:
-        """Load models; a file that cannot be read leaves the old model."""
-        failures = {}
-        for name, path in paths.items():
+    def _load(
+        self, number: int, models: dict[str, str], names: list[str], max_texts: int, max_characters: int
+    ) -> None:
+        """Load some of the models; a file that cannot be read leaves the old model."""
+        self.max_texts, self.max_characters, failures = max_texts, max_characters, {}
+        self.models = dict.fromkeys(models) | self.models
+        for name in names:
+            path = models[name]
             try:
                 self.models[name] = ServedModel(name, path)
             except (InputError, OSError, MemoryError) as error:
@@ -427,7 +386,7 @@ class Worker:
         self._send([(number, 200, json.dumps(failures).encode())])
 
     def _read(self, number: int, body: bytes) -> TextRequest:
-        if len(body) > LARGE and any(islice(VALUES.finditer(body), MOST_VALUES, None)):
+        if len(body) > MOST_VALUES and any(islice(VALUES.finditer(body), MOST_VALUES, None)):
             raise Refusal(413, f"the body has more than {MOST_VALUES:,} values; send more requests")
         try:
             request = unambiguous_json(body.decode())
@@ -457,7 +416,7 @@ class Worker:
             size, remedy = f"{job.answer_bytes:,} bytes", 'ask for the best labels, as in "top": 3'
             limit = f"more than {MOST_ANSWER:,}; send fewer texts, or {remedy}"
             raise Refusal(413, f"the answer would have about {size}, {limit}")
-        waiting = sum(job.answer_bytes for job in [*self.short.jobs, *self.long.jobs])
+        waiting = sum(job.answer_bytes for job in self.jobs)
         if job.answer_bytes > SMALL_ANSWER and waiting + job.answer_bytes > MOST_ANSWERS:
             raise Refusal(503, "the server is busy; try again")
         return job
@@ -490,13 +449,15 @@ def _has_input() -> bool:
     return os.name == "posix" and bool(select.select([0], [], [], 0)[0])
 
 
-def main() -> None:
+def main(apart: bool) -> None:
     """Answer the frames of stdin until its end; signals are for the server."""
+    if apart and os.name == "posix":
+        os.nice(NICENESS)
     for number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGINT)}:
         signal.signal(number, signal.SIG_IGN)
     answers, lock = os.fdopen(os.dup(1), "wb"), threading.Lock()
     os.dup2(2, 1)  # prints go to stderr
-    sys.setswitchinterval(0.0005)  # so that a call waits only 0.5 ms for the thread of long texts
+    sys.setswitchinterval(0.0005)  # so that a call waits only 0.5 ms for the thread that loads models
     import_module("numba")  # without it the first predictions use functions that are slow for many texts
 
     def send(ready: Sequence[Answer]) -> None:
@@ -504,4 +465,4 @@ def main() -> None:
             answers.writelines(FRAME.pack(len(body), number, status) + body for number, status, body in ready)
             answers.flush()
 
-    Worker(send).run()
+    Worker(send, apart).run()
