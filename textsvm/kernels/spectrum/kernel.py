@@ -270,12 +270,10 @@ class PmerIndex:
         return FeaturePredictor(device, self, self.scale[:, None] * coef.T)
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
-        """As of `KernelRows`."""
         _, own, _, (indptr, *entries) = self._read(others)
         return (own.scale[:, None] * self._values(indptr, *entries) * self.scale).astype(np.float32)
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
-        """As of `KernelRows`."""
         return self.predictor(coef.T, devices.select("cpu")).values(others, progress)
 
     def attribute(self, documents: Documents, coef: Floats) -> Contributions:
@@ -284,9 +282,8 @@ class PmerIndex:
         terms, places, coefs = np.zeros(len(listed)), np.flatnonzero(listed), self.scale * coef
         for d in range(len(documents)):
             for piece, entry, owners, products in self._products(indptr[d], indptr[d + 1], *entries):
-                terms[places[piece]] = own.scale[d] * np.bincount(
-                    entry, products * coefs[d, owners], piece.stop - piece.start
-                )
+                sums = np.bincount(entry, products * coefs[d, owners], piece.stop - piece.start)
+                terms[places[piece]] = own.scale[d] * sums
         return spread_contributions(documents, vocabulary, counts, terms)
 
     def products(
