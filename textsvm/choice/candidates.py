@@ -171,7 +171,8 @@ def few_works(texts: Sequence[str], n_classes: int, n_groups: int | None = None)
     if sum(lengths) < PIECE * max(len(texts), 1) or len(texts) >= FEW_PIECES * n_classes:
         return ""
     equal = pstdev(lengths) <= PIECE_SPREAD * fmean(lengths)
-    return "few pieces of longer works, as texts of nearly equal length are" if equal else ""
+    pieces = "few pieces of longer works, as texts of nearly equal length are"
+    return f"{pieces}; without groups, figures hold for pieces of the same works" if equal else ""
 
 
 def has_words(texts: Sequence[str]) -> bool:
