@@ -66,9 +66,9 @@ def nearest(train: Floats, test: Floats, authors: AnyArray, cosine: bool) -> Any
 def verification(train: list[str], y: AnyArray, test: list[str], truth: AnyArray) -> float:
     """Area under ROC of the scores of test texts."""
     drawn = np.random.default_rng(0).permutation(len(test))[:VERIFIED]
-    result = verify(train, y.tolist(), [test[i] for i in drawn])
-    own = truth[drawn][:, None] == np.array(result.authors)
-    return roc_area(own.ravel(), result.scores.ravel())
+    results = [verify(train, y.tolist(), test[i]) for i in drawn]
+    own = truth[drawn][:, None] == np.array(results[0].authors)
+    return roc_area(own.ravel(), np.concatenate([result.scores for result in results]))
 
 
 def row(name: str) -> dict[str, Any]:

@@ -35,17 +35,16 @@ def library(n_authors, n_books, n_words=600, own=0.5):
 
 def test_own_author_is_verified_and_a_stranger_is_not():
     writers, texts, labels = library(6, 4)
-    stranger = author(99)
-    disputed = [*(write(50, 600) for write in writers), stranger(50, 600), stranger(51, 1900)]
-    result = verify(texts, labels, disputed)
-    assert result.authors == sorted(set(labels))
-    assert result.reliable
-    verdicts = np.array([[result.verdict(score) for score in row] for row in result.scores])
+    disputed = [*(write(50, 600) for write in writers), author(99)(50, 600), author(99)(51, 1900)]
+    results = [verify(texts, labels, text) for text in disputed]
+    assert results[0].authors == sorted(set(labels))
+    assert all(result.reliable for result in results)
+    verdicts = np.array([result.as_dict()["verdicts"] for result in results])
     assert (np.diag(verdicts[:6]) == "yes").all()
     assert (verdicts == "yes").sum() == 6
-    again = verify(texts, labels, disputed)
-    assert (again.scores == result.scores).all()
-    assert again.limits == result.limits
+    again = verify(texts, labels, disputed[0])
+    assert (again.scores == results[0].scores).all()
+    assert again.limits == results[0].limits
 
 
 def test_books_that_share_names_need_groups():
@@ -55,26 +54,54 @@ def test_books_that_share_names_need_groups():
     pieces = [text[i : i + 700] for text in texts for i in (0, 700)]
     labels = np.repeat([f"author {a}" for a in range(5)], 4).tolist()
     books = np.repeat(np.arange(10), 2)
-    disputed = [write(7, 300)[:700] for write in writers]
+    disputed = writers[0](7, 300)[:700]
     alone, grouped = (verify(pieces, labels, disputed, groups) for groups in (None, books))
     assert alone.own.mean() > grouped.own.mean()
-    assert (alone.scores == grouped.scores).all()
     renamed = verify(pieces, labels, disputed, [f"book {book}" for book in books])
     assert (renamed.own == grouped.own).all()
 
 
 def test_texts_that_cannot_be_told_apart_have_no_verdict():
     _, texts, labels = library(5, 3, 300, own=0.0)
-    result = verify(texts, labels, [texts[0][:600]])
+    result = verify(texts, labels, texts[0][:600])
     assert not result.reliable
-    assert {result.verdict(score) for score in result.scores.ravel()} == {"unclear"}
+    assert set(result.as_dict()["verdicts"]) == {"unclear"}
 
 
 def test_many_and_long_texts_are_sampled():
     _, texts, labels = library(4, 3, 60_000)
-    result = verify(texts, labels, [texts[0], author(1)(9, 200)], rounds=3)
-    assert len(result.own) <= 600
-    assert np.isfinite(result.scores).all()
+    for disputed in (texts[0], author(1)(9, 200)):
+        result = verify(texts, labels, disputed, rounds=3)
+        assert len(result.own) <= 600
+        assert np.isfinite(result.scores).all()
+
+
+def test_a_short_text_beside_a_long_text_is_sampled_too():
+    writers = [author(seed) for seed in range(3)]
+    texts = [write(book, n) for write in writers for book, n in ((0, 40_000), (1, 300))]
+    result = verify(texts, np.repeat(list("abc"), 2).tolist(), writers[1](5, 400))
+    assert result.authors[int(result.scores.argmax())] == "b"
+    assert len(result.own) > 500  # each piece has a piece of another group
+
+
+def test_a_script_without_spaces_is_compared_by_its_characters():
+    signs = [chr(0x4E00 + i) for i in range(300)]
+    frequencies = np.random.default_rng(0).dirichlet(np.full(300, 0.05), 3)
+    random = np.random.default_rng(1)
+    texts = ["".join(random.choice(signs, 700, p=frequencies[a])) for a in (0, 0, 1, 1, 2, 2)]
+    own = verify(texts, list("aabbcc"), "".join(random.choice(signs, 700, p=frequencies[1])))
+    assert own.authors[int(own.scores.argmax())] == "b"
+
+
+def test_shared_lines_are_left_out():
+    writers, texts, labels = library(4, 4)
+    head = "Licence of the archive, by which texts may be copied and read by everybody.\n" * 9 + "\n"
+    marked = [head + text if label == "author 0" else text for text, label in zip(texts, labels, strict=True)]
+    for disputed in (writers[1](50, 600), author(99)(50, 600)):
+        plain, with_head = verify(texts, labels, disputed), verify(marked, labels, head + disputed)
+        assert with_head.left_out
+        assert not plain.left_out
+        np.testing.assert_allclose(plain.scores, with_head.scores, atol=0.1)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -96,11 +123,12 @@ def test_limits_have_the_largest_c_at_1(seed):
 @pytest.mark.parametrize(
     ("texts", "labels", "disputed", "message"),
     [
-        (["x" * 600] * 4, list("aabb"), ["y" * 600], "three authors"),
-        (["x" * 600] * 3, list("abc"), ["y" * 600], "give two"),
-        (["x" * 600] * 6, list("aabbcc"), ["y" * 600, "short"], "disputed text 2 has 5 characters"),
-        (["x" * 600] * 6, list("aabbcc"), [], "no disputed"),
-        (["x" * 600] * 6, list("aabbc"), ["y" * 600], "6 texts, 5 labels"),
+        (["x" * 600] * 4, list("aabb"), "y" * 600, "three authors"),
+        (["x" * 600] * 3, list("abc"), "y" * 600, "give two"),
+        (["x" * 600] * 6, list("aabbcc"), "short", "a disputed text has 5 characters"),
+        (["x" * 600] * 6, list("aabbcc"), "", "a disputed text has 0 characters"),
+        (["x" * 600] * 6, list("aabbc"), "y" * 600, "6 texts, 5 labels"),
+        ([chr(97 + i) * 2 for i in range(6)], list("aabbcc"), "y" * 600, "nothing can be compared"),
     ],
 )
 def test_wrong_input_is_refused(texts, labels, disputed, message):
@@ -129,15 +157,28 @@ def test_command(folders):
     assert "yes" in own.splitlines()[4]
     assert "yes " not in stranger.split("yes from")[0]
     assert b"--groups" in result.stderr
-    facts = json.loads(run("verify", folders / "authors", folders / "own.txt", "--json").stdout)
-    assert np.argmax(facts["scores"][0]) == 2
+    [facts] = json.loads(run("verify", folders / "authors", folders / "own.txt", "--json").stdout)["texts"]
+    assert np.argmax(facts["scores"]) == 2
+    assert facts["verdicts"][2] == "yes"
     assert facts["reliable"] is True
+    both = run("verify", folders / "authors", folders / "own.txt", folders / "stranger.txt", "--json").stdout
+    assert json.loads(both)["texts"][0] == facts  # whatever else is asked
+
+
+def test_command_with_labels_in_names(folders, tmp_path):
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in (folders / "authors").rglob("*.txt"):
+        (flat / f"{path.parent.name}_{path.name}").write_text(path.read_text())
+    result = run("verify", flat, "--label", "name:^([^_]+)_", folders / "own.txt")
+    assert result.returncode == 0
+    assert "author 2" in result.stdout.decode().splitlines()[4]
 
 
 def test_command_refuses_a_short_text(folders):
     result = run("verify", folders / "authors", folders / "short.txt")
     assert result.returncode == 1
-    assert b"10 characters, too few" in result.stderr
+    assert b"short.txt: a disputed text has 10 characters, too few" in result.stderr
     assert result.stderr.count(b"textsvm: ") == 1
 
 
@@ -149,8 +190,8 @@ def test_tables_and_files_are_disputed_alike(folders):
     (folders / "own.csv").write_text("id,words\nx," + own + "\n")
     options = ("--text", "words", "--label", "who", "--json")
     of_file, of_table = (
-        json.loads(run("verify", folders / "known.csv", folders / name, *options).stdout)
+        json.loads(run("verify", folders / "known.csv", folders / name, *options).stdout)["texts"][0]
         for name in ("own.txt", "own.csv")
     )
     assert of_file["scores"] == of_table["scores"]
-    assert of_table["ids"] == ["x"]
+    assert of_table["id"] == "x"

@@ -58,6 +58,7 @@ def map(
     from textsvm.evaluation import class_map
     from textsvm.model.settings import ClassifierSettings, Compute
     from textsvm.reporting import charts, html, maps
+    from textsvm.runtime.device import to_host
     from textsvm.training.train import prepare
 
     output = drawing.checked(corpus)
@@ -74,7 +75,7 @@ def map(
     whole = replace(compared, compute=Compute(memory=1 << 62))  # the sample is small
     with console.progress():
         gram = prepare(whole, shown.examples, console.stage).gram
-        values = gram.window().values
+        values = to_host(gram.window().values)
     console.lap("gram")
     mapped = class_map.class_map(values, shown.labels)
     kernel, device = compared.new_kernel(), gram.device

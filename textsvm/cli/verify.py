@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
-from textsvm.errors import plural, printable
+from textsvm.errors import InputError, plural, printable
+
+if TYPE_CHECKING:
+    from textsvm.evaluation.verification import Verification
 
 Known = Annotated[Path, typer.Argument(help="Known texts with their authors.", show_default=False)]
 Disputed = Annotated[
     list[str], typer.Argument(help="Disputed texts, or folders of them.", show_default=False)
 ]
+#: Authors that are shown of a text.
+SHOWN = 10
 #: Fields of groups that are no options of `verify`.
 _WITHOUT = {
     "annotators", "encoding", "format", "header", "headers", "id", "labels", "negative", "numbers", "part",
@@ -31,8 +38,9 @@ def verify(
 
     textsvm verify authors/ --groups folder disputed.txt
 
-    A score is the share of rounds in which an author's text is more similar than those of all others. The
-    known texts, cut to the length of the disputed text, say from which score on the answer is yes.
+    A score is the share of rounds in which an author's text is more similar than a random half of the
+    texts of all others. The known texts, in pieces of the same length, say from which score on the answer
+    is yes. Lines that many texts of an author begin or end with are left out.
     """
     from textsvm.cli import corpora
     from textsvm.evaluation import verification
@@ -40,27 +48,53 @@ def verify(
     console = Console(printing.quiet)
     corpus = corpora.read(console, texts, reading, options.NoLearning())
     corpora.say_grouping(console, corpus)
-    recorded = {"text": reading.text[0]} if reading.text else None
+    recorded = {"text": reading.text[0]} if reading.text else {}
     asked = corpora.read_unlabelled(console, disputed, options.TableOptions(), None, recorded=recorded)
-    with console.progress():
-        result = verification.verify(
-            corpus.texts, corpora.targets(corpus), asked.texts, corpus.groups,
-            progress=console.progress_of("verify"),
-        )  # fmt: skip
+    results = []
+    for name, text in zip(asked.ids, asked.texts, strict=True):
+        with console.progress(), naming(name):
+            results.append(
+                verification.verify(
+                    corpus.texts, corpora.targets(corpus), text, corpus.groups,
+                    progress=console.progress_of("verify"),
+                )
+            )  # fmt: skip
+    for block in results[0].left_out:
+        console.say(f"note: {block}; they are left out")
     seconds = console.lap("verify")
     if printing.json:
-        console.print_json({"ids": asked.ids, **result.as_dict(), "seconds": seconds})
+        rows = [{"id": name, **result.as_dict()} for name, result in zip(asked.ids, results, strict=True)]
+        console.print_json({"texts": rows, "seconds": seconds})
         return
-    for name, scores in zip(asked.ids, result.scores, strict=True):
-        order = scores.argsort()[::-1][:5]
-        rows = [(printable(result.authors[i]), f"{scores[i]:.2f}", result.verdict(scores[i])) for i in order]
-        console.table(printable(name), rows, ("author", "score", "verdict"))
-    low, high = result.limits
-    console.line(
-        f"yes from {high:.2f}, no below {low:.2f}: limits with c@1 {result.c_at_1:.2f} and area under ROC "
-        f"{result.auc:.2f} for {plural(len(result.own), 'known piece')} of {result.length:,} characters"
-    )
-    if not result.reliable:
+    for name, result in zip(asked.ids, results, strict=True):
+        _show(console, name, result)
+    if not all(result.reliable for result in results):
         console.warn("known texts of this length cannot be told apart: no verdict; longer or more texts help")
     elif corpus.groups is None:
         console.warn("known texts count as works of their own; if some are of one book, name it by --groups")
+
+
+def _show(console: Console, name: str, result: Verification) -> None:
+    """Print scores, the largest first, and limits."""
+    order = result.scores.argsort()[::-1]
+    rows = [
+        (printable(result.authors[i]), f"{result.scores[i]:.2f}", result.verdict(result.scores[i]))
+        for i in order[:SHOWN]
+    ]
+    if more := len(order) - SHOWN:
+        rows += [(f"and {more} more", "", "")] * (more > 0)
+    console.table(printable(name), rows, ("author", "score", "verdict"))
+    low, high = result.limits
+    console.line(
+        f"yes from {high:.2f}, no below {low:.2f}: limits with c@1 {result.c_at_1:.2f} and area under ROC "
+        f"{result.auc:.2f} for {plural(len(result.own), 'known piece')} of {result.length:,} characters\n"
+    )
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Put the name of a document before the message of an InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error

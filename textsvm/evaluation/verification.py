@@ -9,15 +9,17 @@ weight. Texts are compared by the share of their common features (Jaccard), k(x,
 k(x, y)) with the presence kernels. Features are dealt into `PARTS` random parts, each with its Gram matrix;
 the Gram of half of the features is the sum of half of these.
 
-Shares depend on lengths, so all texts are cut into pieces of the length of the disputed text. The known texts
-show the meaning of a score: each piece is verified against its own author, without the pieces of its
-group (its text, or its book), and against each other author, without its own. Two limits on the score are
-chosen as stylo's `imposters.optimize` does, to maximise c@1 (Penas and Rodrigo, ACL 2011): "no" below the
-first, "yes" from the second, and no answer between them. Both kinds of problems have the same weight.
+Shares depend on lengths, so all texts are cut into pieces of a length: at most that of the disputed text, and
+at most the median of the known texts. The known texts show the meaning of a score: each piece is verified
+against its own author, without the pieces of its group (its text, or its book), and against each other author,
+without its own. Two limits on the score are chosen as stylo's `imposters.optimize` does, to maximise c@1 (Penas
+and Rodrigo, ACL 2011): "no" below the first, "yes" from the second, and no answer between them. Both kinds of
+problems have the same weight.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +35,7 @@ from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.sources.texts import TextSource
+from textsvm.text.pieces import Pieces
 from textsvm.training.folds import as_groups
 
 #: Random parts of the substrings.
@@ -48,14 +51,15 @@ LEAST_AUC = 0.75
 
 @dataclass(frozen=True)
 class Verification:
-    """Scores of disputed texts for each candidate author, with the scores of the known texts."""
+    """Scores of a disputed text for each candidate author, with the scores of the known texts."""
 
     authors: list[str]
-    scores: Floats  #: shape (n_disputed, n_authors): Share of rounds won
+    scores: Floats  #: shape (n_authors,): Share of rounds won
     limits: tuple[float, float]  #: "No" below the first, "yes" from the second
     length: int  #: Characters of a piece
     own: Floats = field(repr=False)  #: Scores of known pieces for their own author
     others: Floats = field(repr=False)  #: Scores of known pieces for other authors
+    left_out: list[str] = field(default_factory=list)  #: Sentences on shared lines, which were left out
 
     @property
     def auc(self) -> float:
@@ -81,27 +85,30 @@ class Verification:
 
     def as_dict(self) -> Json:
         """JSON values."""
-        figures = {"auc": self.auc, "c@1": self.c_at_1, "reliable": self.reliable}
+        verdicts = [self.verdict(score) for score in self.scores]
+        figures = {"verdicts": verdicts, "auc": self.auc, "c@1": self.c_at_1, "reliable": self.reliable}
         return to_json({**vars(self), **figures})
 
 
 def verify(
     texts: Sequence[str],
     labels: Sequence[object],
-    disputed: Sequence[str],
+    disputed: str,
     groups: ArrayLike | None = None,
     rounds: int = 200,
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Verification:
-    """Verify whether disputed texts are by an author of known texts.
+    """Verify whether a disputed text is by an author of known texts.
+
+    Lines that many texts of an author begin or end with are left out, see `textsvm.text.pieces`.
 
     Parameters
     ----------
     texts, labels : sequence, shape (n,)
-        Known texts and their authors, at least three of them, each with two groups.
-    disputed : sequence of str
-        They are compared in pieces of the length of the shortest; a text has the mean score of its pieces.
+        Known texts and their authors: three authors or more, at least one of them with two groups.
+    disputed : str
+        A long text has the mean score of its pieces.
     groups : array-like, shape (n,), optional
         Book of each text; each text is a group of its own by default.
     rounds, random_state : int
@@ -114,7 +121,7 @@ def verify(
     Raises
     ------
     InputError
-        If there are too few authors or texts, or a disputed text is too short.
+        If there are too few authors or texts, or the disputed text is too short.
 
     References
     ----------
@@ -124,13 +131,17 @@ def verify(
     names = classes.tolist()
     n_texts = len(texts)
     group = np.arange(n_texts) if groups is None else as_groups(groups, n_texts)
+    edges, left_out = Pieces.without_common(texts, labels) if len(texts) == len(labels) else (Pieces(), [])
+    texts, disputed = ["".join(edges.cut(text)) for text in texts], "".join(edges.cut(disputed))
     _check(texts, names, author, group, disputed)
     lengths = [len(text) for text in texts]
-    length = int(min(MOST, min(map(len, disputed)), max(LEAST, np.median(lengths))))
+    length = int(min(MOST, len(disputed), max(LEAST, np.median(lengths))))
     random = np.random.default_rng(random_state)
-    source, pieces = _sample(texts, author, length, max(2, MOST_PIECES // len(names)), random)
-    owner, asked = _sample(disputed, np.arange(len(disputed)), length, MOST_OF_ONE, random)
-    wins = _Rounds(pieces + asked, author[source], group[source], len(names), random)
+    source, pieces = _sample(texts, author, group, length, max(2, MOST_PIECES // len(names)), random)
+    one = np.zeros(1, np.int64)
+    asked = _sample([disputed], one, one, length, MOST_OF_ONE, random)[1]
+    author, group = author[source], group[source]
+    wins = _Rounds(pieces + asked, author, group, len(names), random)
     own, others = np.zeros(len(pieces)), np.zeros((len(pieces), len(names)))
     scores = np.zeros((len(asked), len(names)))
     for i in range(rounds):
@@ -138,16 +149,15 @@ def verify(
         own, others, scores = own + of_own, others + of_others, scores + of_asked
         if progress is not None:
             progress(i + 1, rounds)
-    has_other_group = np.array([np.any((author == author[i]) & (group != group[i])) for i in source])
-    is_other = author[source][:, None] != np.arange(len(names))
+    has_other_group = ((author[:, None] == author) & (group[:, None] != group)).any(axis=1)
+    is_other = author[:, None] != np.arange(len(names))
     own, others = own[has_other_group] / rounds, others[is_other] / rounds
-    means = np.array([scores[owner == i].mean(axis=0) for i in range(len(disputed))]) / rounds
-    return Verification(names, means, _limits(own, others), length, own, others)
+    return Verification(
+        names, scores.mean(axis=0) / rounds, _limits(own, others), length, own, others, left_out
+    )
 
 
-def _check(
-    texts: Sequence[str], names: Sequence[str], author: Ints, group: Ints, disputed: Sequence[str]
-) -> None:
+def _check(texts: Sequence[str], names: Sequence[str], author: Ints, group: Ints, disputed: str) -> None:
     """Raise InputError if there is nothing to compare with."""
     if len(group) != len(texts) or len(author) != len(texts):
         raise InputError(f"there are {len(texts)} texts, {len(author)} labels and {len(group)} groups")
@@ -159,24 +169,31 @@ def _check(
         raise InputError(
             "each author has one text or group; give two, so that one is compared with the other"
         )
-    if not disputed:
-        raise InputError("there is no disputed text")
-    shortest = min(range(len(disputed)), key=lambda i: len(disputed[i]))
-    if len(disputed[shortest]) < LEAST:
+    if len(disputed) < LEAST:
         raise InputError(
-            f"disputed text {shortest + 1} has {len(disputed[shortest])} characters, too few to tell its "
-            f"author; {LEAST} are the least, and some thousands are better"
+            f"a disputed text has {len(disputed)} characters, too few to tell its author; {LEAST} are the "
+            "least, and some thousands are better"
         )
 
 
 def _sample(
-    texts: Sequence[str], author: Ints, length: int, most: int, random: np.random.Generator
+    texts: Sequence[str], author: Ints, group: Ints, length: int, most: int, random: np.random.Generator
 ) -> tuple[Ints, list[str]]:
-    """Texts' indices and pieces, at most so many of each author; a rest of half a length is no piece."""
+    """Texts' indices and pieces, at most so many of each author, from all groups alike.
+
+    A rest of less than half a length is no piece.
+    """
     counts = [max(1, round(len(text) / length)) for text in texts]
     source = np.repeat(np.arange(len(texts)), counts)
     number = np.concatenate([np.arange(count) for count in counts])
     order = random.permutation(len(source))
+    turns = np.zeros(len(source), np.int64)  # of a piece among those of its author and group
+    seen: Counter[tuple[int, int]] = Counter()
+    for i in order.tolist():
+        key = int(author[source[i]]), int(group[source[i]])
+        turns[i] = seen[key]
+        seen[key] += 1
+    order = order[np.argsort(turns[order], kind="stable")]
     by_author = [order[author[source[order]] == a][:most] for a in np.unique(author)]
     drawn = np.sort(np.concatenate(by_author))
     starts = zip(source[drawn].tolist(), (number[drawn] * length).tolist(), strict=True)
@@ -198,16 +215,22 @@ class _Rounds:
         for p, tokens in ((3, 8), "characters"), ((1, 3), "words"):
             kernel = Spectrum(p, "presence", normalised=False, tokens=tokens, keep_case=True)
             documents = TextSource(kernel, TextForm()).encode(ordered, None)
-            matrix = learn_columns(kernel, documents, 2, True, None)[1]
+            try:
+                matrix = learn_columns(kernel, documents, 2, True, None)[1]
+            except InputError:  # no feature is in two texts: words of a script without spaces
+                continue
             assert matrix is not None
             X = matrix.tocsc()
             part = random.integers(PARTS, size=X.shape[1])
+            weight = 1e4 / X.nnz  # both kinds of features have the same weight
             for k in range(PARTS):
                 of_part = X[:, part == k]
-                self._grams[k] += (of_part @ of_part.T).toarray() * (1e4 / max(X.nnz, 1))
+                self._grams[k] += (of_part @ of_part.T).toarray() * weight
+        if not self._grams.any():
+            raise InputError("no two texts have a common substring of 3 characters; nothing can be compared")
 
     def play(self) -> tuple[Floats, Floats, Floats]:
-        """A round: who wins of known pieces for their author and for others, and of disputed pieces."""
+        """Wins of a round: known pieces against their author and against others, and disputed pieces."""
         half = self._random.permutation(PARTS)[: PARTS // 2]
         gram, n = self._grams[half].sum(axis=0), self._n
         size = np.diag(gram)
