@@ -11,10 +11,10 @@ the Gram of half of the features is the sum of half of these.
 
 Shares depend on lengths, so all texts are cut into pieces of a length: at most that of the disputed text, and
 at most the median of the known texts. The known texts show the meaning of a score: each piece is verified
-against its own author, without the pieces of its group (its text, or its book), and against each other author,
-without its own. Two limits on the score are chosen as stylo's `imposters.optimize` does, to maximise c@1 (Penas
-and Rodrigo, ACL 2011): "no" below the first, "yes" from the second, and no answer between them. Both kinds of
-problems have the same weight.
+against its own author, without the pieces of its group (its text, or its book), and against each other
+author, without its own. Two limits on the score are chosen as stylo's `imposters.optimize` does, to maximise
+c@1 (Penas and Rodrigo, ACL 2011): "no" below the first, "yes" from the second, and no answer between them.
+Both kinds of problems have the same weight.
 """
 
 from __future__ import annotations
