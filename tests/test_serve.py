@@ -233,6 +233,13 @@ def test_options_are_those_of_predict(name, options, fields, server, models, tmp
     assert server.predict(model=name, texts=TEXTS[:5], **fields) == (200, {"predictions": expected})
 
 
+def test_null_is_no_value(server):
+    for name in ("two", "calibrated"):
+        expected = server.predict(model=name, text=TEXTS[0])
+        assert expected[0] == 200
+        assert server.predict(model=name, text=TEXTS[0], texts=None, top=None, probabilities=None) == expected
+
+
 @pytest.mark.parametrize(
     ("name", "field"), [("two", "label"), ("single", "label"), ("labels", "labels"), ("numbers", "value")]
 )
@@ -510,7 +517,9 @@ WRONG = [
     (b"{}", 400, '"text" or "texts"'),
     (b'{"text": "a", "texts": ["a"]}', 400, '"text" or "texts"'),
     (b'{"model": "two", "text": 1}', 400, "must be a string"),
-    (b'{"model": "two", "text": null}', 400, "must be a string"),
+    (b'{"model": "two", "text": null}', 400, '"text" or "texts"'),
+    (b'{"model": "two", "text": null, "texts": null}', 400, '"text" or "texts"'),
+    (b'{"model": "two", "text": "a", "topp": null}', 400, "no option 'topp'"),
     (b'{"model": "two", "texts": "abc"}', 400, "list of strings"),
     (b'{"model": "two", "texts": ["a", ["b"]]}', 400, "list of strings"),
     (b'{"model": "two", "text": "a", "topp": 3}', 400, "no option 'topp'"),
@@ -1040,6 +1049,12 @@ FOREIGN = [
     (400, {"Host": "localhost, evil.example"}),
     (421, {"Host": "192.168.1.1"}),
     (421, {"Host": "[::1"}),
+    (421, {"Host": ":"}),
+    (421, {"Host": "."}),
+    (421, {"Host": "localhost.."}),
+    (421, {"Host": "localhost:80:"}),
+    (421, {"Host": "evil.example.:"}),
+    (403, {"Host": "localhost", "Origin": "https://localhost", "X-Forwarded-Proto": "http, https"}),
     (403, {"Origin": "http://evil.example"}),
     (403, {"Origin": "null"}),
     (403, {"Origin": ""}),
@@ -1066,6 +1081,9 @@ def test_requests_of_other_sites_are_refused(status, fields, server):
 def test_requests_of_this_computer_are_answered(server):
     port = server.port
     own = [{"Host": name} for name in (f"127.0.0.1:{port}", f"LOCALHOST:{port}", "localhost", "127.0.0.1")]
+    own += [{"Host": name} for name in ("localhost:", "localhost.", f"localhost.:{port}", "127.0.0.1:")]
+    own += [{"Host": "localhost", "Origin": "https://localhost", "X-Forwarded-Proto": "https, http"}]
+    own += [{"Host": "localhost:", "Origin": "http://localhost"}]
     own += [
         {"Host": host, "Origin": origin, **({"X-Forwarded-Proto": "https"} if origin[4] == "s" else {})}
         for host, origin in (

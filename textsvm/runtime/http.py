@@ -110,18 +110,18 @@ Application: TypeAlias = Callable[[HttpRequest], Awaitable[HttpAnswer]]
 
 
 def name_of(host: str) -> str:
-    """Name of `NAME` or `NAME:PORT` in small letters; an IPv6 address has brackets."""
-    host = host.lower()
-    return host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
+    """Name of `NAME` or `NAME:PORT` in small letters, without a last dot; an IPv6 address has brackets."""
+    return re.sub(r"(?<=.)\.?(?::[0-9]*)?\Z", "", host.lower())
 
 
 def is_of_own_page(request: HttpRequest) -> bool:
     """Whether `Origin` is missing, or has the scheme, host and port that the request was sent to.
 
-    A proxy that encrypts tells the scheme; pages of other sites may not send its field.
+    A proxy that encrypts tells the scheme, the outermost first; pages of other sites may not send its field.
     """
     origin, host = request.headers.get("origin"), request.headers.get("host")
-    own = f"{request.headers.get('x-forwarded-proto', 'http')}://{host}".lower()
+    scheme = request.headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
+    own = f"{scheme}://{host}".lower().removesuffix(":")
     short = own.removesuffix(":80" if own.startswith("http:") else ":443")
     return origin is None or bool(host and origin.lower() in (own, short))
 

@@ -2,7 +2,7 @@
 
 Bodies go to the worker process unread, and its answers go back unchanged. Large bodies and long texts go to a
 second worker, at most two at a time; the first of them starts it.
-/metrics has the counters of the models, and counts requests of POST /predict alone.
+/metrics has the counters of the models, and counts requests of /predict alone, by any method.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def serve(
     listening = http.listen((host := host or ["127.0.0.1"])[0], port)
     name, number = listening.getsockname()[:2]
     address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
-    hosts = http.Hosts("" if name in ("0.0.0.0", "::") else name, frozenset(map(str.lower, host)))
+    hosts = http.Hosts("" if name in ("0.0.0.0", "::") else name, frozenset(map(http.name_of, host)))
     if not ip_address(name.partition("%")[0]).is_loopback:
         console.warn(f"{address} is open to other computers, without authentication and encryption")
     service = Service(paths, RequestLimits(**asdict(limits)), console.say, hosts)

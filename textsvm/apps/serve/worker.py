@@ -394,18 +394,18 @@ class Worker:
             raise Refusal(400, f"the body is not UTF-8 from byte {error.start} on") from None
         except (ValueError, RecursionError) as error:
             raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
-        if not isinstance(request, dict) or ("text" in request) == ("texts" in request):
+        if not isinstance(request, dict) or (request.get("text") is None) == (request.get("texts") is None):
             raise Refusal(400, 'give an object with either "text" or "texts", as in {"text": "win cash"}')
         if unknown := next((name for name in request if name not in OPTIONS), None):
             raise Refusal(400, f"there is no option {unknown!r}; there are {', '.join(sorted(OPTIONS))}")
-        model, single = self._model(request.get("model")), "text" in request
+        model, single = self._model(request.get("model")), request.get("text") is not None
         texts = model.read([request["text"]] if single else request["texts"])
         if len(texts) > self.max_texts:
             raise Refusal(413, f"{len(texts):,} texts are more than {self.max_texts:,}; send more requests")
         top = request.get("top")
         if top is not None and not (type(top) is int and top > 0 and model.has_labels):
             raise Refusal(400, '"top" must be a whole number above 0, and the model must have labels')
-        probabilities = request.get("probabilities", model.calibrated)
+        probabilities = model.calibrated if (asked := request.get("probabilities")) is None else asked
         if not isinstance(probabilities, bool) or (probabilities and not model.calibrated):
             raise Refusal(400, '"probabilities" must be true or false, and true only of a calibrated model')
         job = TextRequest(number, model, texts, single, top, probabilities)
