@@ -37,6 +37,13 @@ HIDING = (
     "position:absolute;clip:rect(0 0 0 0)", "filter:opacity(0)", "filter:blur(0) opacity(1%)",
     "-webkit-text-fill-color:white", "-webkit-text-fill-color:transparent", "content-visibility:hidden",
     "display:table-column", "color:white;background-image:none", "background:#123;color:#123;opacity:initial",
+    "scale:1%", "transform:scale(1%)", "transform:scale(100%,1%)", "transform:scale(calc(0.01))",
+    "opacity:calc(0.01)", "opacity:calc(1%)", "opacity:min(0,1)", "opacity:0;opacity:5px",
+    "filter:opacity(calc(0))",
+    "position:relative;left:-9999px", "position:relative;top:-9999px", "position:relative;right:9999px",
+    "position:relative;inset:-9999px auto auto 0", "position:relative;left:-100%",
+    "transform:matrix(0,0,0,0,0,0)", "transform:matrix(0,0,0,1,0,0)", "transform:matrix(1,1,1,1,0,0)",
+    "transform:matrix(1,0,0,1,-9999,0)", "transform:matrix3d(0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1)",
 )  # fmt: skip
 #: Declarations that hide nothing.
 SHOWING = (
@@ -68,6 +75,13 @@ SHOWING = (
     "color:white;background-image:url(x.gif)", "color:white;background-image:linear-gradient(red,blue)",
     "margin:0 auto", "inset:-9999px", "margin:1em 2em 1em 2em", "margin:-9999px bogus", "zoom:1", "zoom:80%",
     "overflow:hidden auto", "overflow:visible hidden", "line-height:0",
+    "scale:90%", "transform:scale(90%)", "transform:scale(0,1px)", "scale:none",
+    "opacity:5px", "opacity:0px", "opacity:calc(0px)", "opacity:calc(.9)", "opacity:calc(90%)",
+    "filter:opacity(0px)",
+    "position:relative;left:10px", "position:relative;left:0;right:9999px", "position:static;top:-9999px",
+    "position:sticky;left:-9999px",
+    "transform:matrix(1,0,0,1,0,0)", "transform:matrix(.2,0,0,.2,0,0)",
+    "transform:matrix(0,0,0,0,0)", "transform:matrix3d(1,0,0,0,0,1,0,0,0,0,1,0,0,0,0,1)",
 )  # fmt: skip
 WAYS = (
     "<div style=\"{0}\">{1}</div>",
@@ -94,6 +108,15 @@ PAGES = (
     ("<style>p:hover {display:none} p::before {font-size:0}</style><p>seen", "seen"),
     ("<style>div p {display:none} p.y {display:block}</style><div><p class=y>seen<p>ham</div>", "seen"),
     ("<style>div p.y {display:none} p {display:block}</style><div><p class=y>ham<p>seen</div>", "seen"),
+    ("<style>div #a{display:none} #a{display:block}</style><div><p id=a>ham</div><p>seen", "seen"),
+    ("<style>#a{display:none} div p.b#a{display:block}</style><div><p id=a class=b>seen</div>", "seen"),
+    ("<style>#a{display:none} .b.c.d.e.f.g.h.i.j.k.l{display:block}</style>"
+     "<p id=a class='b c d e f g h i j k l'>ham<p>seen", "seen"),
+    ("<style>p[title=x]{display:none} p.y{display:block}</style><p title=x class=y>seen", "seen"),
+    ("<style>p[title='#x']{display:none} p.y{display:block}</style><p title='#x' class=y>seen", "seen"),
+    ("<!doctype html><p style='position:relative;top:-100%'>seen", "seen"),
+    ("<!doctype html><p style='position:relative;inset:-100% auto auto 0'>seen", "seen"),
+    ("<div><p style='position:relative;top:calc(-90% - 900px)'>seen</div>", "seen"),
     ("<p color=white>seen<font color=white>ham</font>", "seen"),
     ("<div bgcolor=black>seen</div><table bgcolor=black><tr><td>ham</table>", "seen"),
     ("<p background=x.gif style='color:white'>ham<p>seen", "seen"),

@@ -50,6 +50,7 @@ _FORMAT = re.compile(r"<(/?)(?:b|big|code|em|font|i|s|small|strike|strong|tt|u)\
 _SPLIT = re.compile(r"[A-Za-z]<!--[^<>]{0,200}-->[A-Za-z]")
 _LETTER = re.compile(r"&#(?:6[5-9]|[7-9]\d|1[01]\d|12[0-2]|x[4-7][0-9a-f])(?![0-9a-f])", re.IGNORECASE)
 _SHOWN_HOST = re.compile(r"\s*(?:https?://)?((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,10})\s*(?:[/:?]|$)", re.I)
+_FILE = re.compile(r"\.(?:pdf|docx?|xlsx?|pptx?|txt|csv|zip|png|jpe?g|gif|html?|xml|ics|eml|exe|js)$", re.I)
 _SMALL = re.compile(r"(?:^|[;\s])(?:width|height)\s*:\s*[01](?:px)?\s*(?:;|$)", re.IGNORECASE)
 _SPACES = re.compile(r"[ \t\n\r\f\xa0]+")
 #: Elements without displayed text. Mail programs run no scripts, and so display `noscript`.
@@ -147,18 +148,20 @@ class _Style(NamedTuple):
         factor, size = numbers.get("font-size", (1, 0))
         size += factor * self.size
         size *= sum(numbers.get("zoom", (1, 0)))
-        absolute = words.get("position") in ("absolute", "fixed")
+        position = words.get("position")
+        absolute, relative = position in ("absolute", "fixed"), position == "relative"
         inline = not absolute and (display in _INLINE if display else inline)
         clips = not inline and words.get("overflow") in ("hidden", "clip")
         hidden = self.hidden or display in _UNDISPLAYED or numbers.get("opacity", (1,))[0] < 0.05
         hidden |= numbers.get("filter", (1,))[0] < 0.05 or "clip-path" in numbers
         hidden |= words.get("content-visibility") == "hidden" or (absolute and "clip" in numbers)
-        lengths = {
-            name: length[0] * size + length[1]
-            for name, length in numbers.items()
-            if name in _BOXES or name in _MARGINS or (absolute and name in _OFFSETS)
-        }
-        hidden |= any(pixels < _OUTSIDE for name, pixels in lengths.items() if name not in _BOXES)
+        names = _BOXES | _MARGINS | (_OFFSETS if absolute or relative else frozenset())
+        lengths = {name: numbers[name][0] * size + numbers[name][1] for name in names & numbers.keys()}
+        if relative:  # `left` goes before `right`, and `top` in per cent is of an unknown height
+            left, right = (lengths.pop(name, math.inf) for name in ("left", "right"))
+            lengths["left"] = -right if left == math.inf else left
+            lengths.pop("top" if len(numbers.get("top", ())) > 2 else "", None)
+        hidden |= any(-math.inf < pixels < _OUTSIDE for name, pixels in lengths.items() if name not in _BOXES)
         if clips:
             hidden |= any(lengths[name] < _TINY for name in _BOXES & lengths.keys())
             hidden |= lengths.get("text-indent", 0) > -_OUTSIDE
@@ -198,7 +201,10 @@ def _of_declaration(declared: str, tokens: list[Node], quirks: bool) -> dict[str
     name, value = _SYNONYMS.get(declared, declared), None
     word = tokens[0].lower_value if len(tokens) == 1 and tokens[0].type == "ident" else None
     if name in _SIDES:
-        lengths = [(0, math.inf) if _is_auto(token) else _length(token, quirks) for token in tokens]
+        autos = [token.type == "ident" and token.lower_value == "auto" for token in tokens]
+        lengths = [
+            (0, math.inf) if auto else _length(x, quirks) for auto, x in zip(autos, tokens, strict=True)
+        ]
         if word in _WIDE or (tokens and len(lengths) <= 4 and None not in lengths):
             sides = [""] * 4 if word in _WIDE else _four(lengths)
             return dict(zip(_SIDES[name], sides, strict=True))
@@ -226,10 +232,6 @@ def _of_declaration(declared: str, tokens: list[Node], quirks: bool) -> dict[str
     return {name: value}
 
 
-def _is_auto(token: Node) -> bool:
-    return bool(token.type == "ident" and token.lower_value == "auto")
-
-
 def _four(values: list[T]) -> list[T]:
     """One to four values of a shorthand as those of top, right, bottom and left."""
     return [values[int(number)] for number in ("0000", "0101", "0121", "0123")[len(values) - 1]]
@@ -244,9 +246,9 @@ def _value(name: str, token: Node, quirks: bool) -> Value | None:
         return (0, 16) if fixed else (1, 0) if token.lower_value in ("smaller", "larger") else None
     if token.type == "ident":
         return None if name == "opacity" else "" if name == "zoom" else (0, math.inf)
-    if token.type in ("percentage", "number") and name in ("opacity", "zoom"):
-        share = token.value / (100 if token.type == "percentage" else 1)
-        return (share or 1, 0) if name == "zoom" else (share, 0)
+    if name in ("opacity", "zoom"):
+        share = _share(token)
+        return None if share is None else (share or 1, 0) if name == "zoom" else (share, 0)
     if name in ("font-size", "line-height") and token.type == "percentage":
         return (token.value / 100, 0) if token.value >= 0 else None
     if name == "line-height" and token.type == "number":
@@ -257,13 +259,22 @@ def _value(name: str, token: Node, quirks: bool) -> Value | None:
     return length
 
 
-def _length(token: Node, quirks: bool) -> tuple[float, float] | None:
-    """A length as a multiple of the font's size and pixels; None if invalid."""
+def _share(token: Node) -> float | None:
+    """A number, or a percentage as a share; None if invalid, as with a unit."""
+    if token.type in ("number", "percentage"):
+        return float(token.value / (100 if token.type == "percentage" else 1))
+    units = token.type != "function" or re.search(r"[\d.](?!e[-+]?\d)[a-z]", token.serialize(), re.IGNORECASE)
+    result = None if units else _calculated(token)
+    return result and result[0] + result[2] / (100 * _PER_CENT)
+
+
+def _length(token: Node, quirks: bool) -> tuple[float, ...] | None:
+    """A length as a multiple of the font's size and pixels, and 0 if it has percentages; None if invalid."""
     if token.type == "function":
         result = _calculated(token)
-        return result[1:] if result and not result[0] else None
+        return result[1:] + (0,) * ("%" in token.serialize()) if result and not result[0] else None
     if token.type == "percentage":
-        return 0, _PER_CENT * token.value
+        return 0, _PER_CENT * token.value, 0
     if token.type == "number" and (quirks or not token.value):
         return 0, token.value
     unit = token.lower_unit if token.type == "dimension" else ""
@@ -281,7 +292,7 @@ def _calculated(token: Node, depth: int = 0) -> tuple[float, float, float] | Non
         return token.value, 0, 0
     if token.type not in ("function", "() block"):
         length = _length(token, False)
-        return length and (0, *length)
+        return (0, length[0], length[1]) if length else None
     name = token.lower_name if token.type == "function" else "calc"
     if depth > 20 or name not in ("calc", "-webkit-calc", "min", "max", "clamp"):
         return None
@@ -336,22 +347,23 @@ def _pixels(token: Node) -> float:
 
 def _transform(declared: str, tokens: list[Node]) -> Value | None:
     """The factor by which a box is scaled, and by how many pixels it is moved."""
-    factor, offset = 1.0, 0.0
-    if declared in ("scale", "translate"):
-        calls = [(declared, tokens)]
-    else:
-        calls = [
-            (token.lower_name, _without_space(token.arguments))
-            for token in tokens
-            if token.type == "function"
-        ]
+    factor, offset, calls = 1.0, 0.0, [(declared, tokens)]
+    if declared not in ("scale", "translate"):
+        calls = [(x.lower_name, _without_space(x.arguments)) for x in tokens if x.type == "function"]
     for name, arguments in calls:
-        plane = [token for token in arguments if token.type != "literal"][:2]
-        numbers = [abs(token.value) for token in plane if token.type in ("number", "percentage")]
-        if name in ("scale", "scale3d", "scalex", "scaley"):
-            factor *= min(numbers, default=1)
+        plane = [token for token in arguments if token.type not in ("literal", "ident")]
+        if name in ("scale", "scale3d", "scalex", "scaley", "matrix", "matrix3d"):
+            shares = [share for token in plane if (share := _share(token)) is not None]
+            if len(shares) != {"matrix": 6, "matrix3d": 16}.get(name, len(plane)):
+                return None
+            if name[0] == "s":
+                factor *= min(map(abs, shares[:2]), default=1)
+                continue
+            a, b, c, d, *moves = shares if len(shares) == 6 else itemgetter(0, 1, 4, 5, 12, 13)(shares)
+            factor *= abs(a * d - b * c) / (max(math.hypot(a, b), math.hypot(c, d)) or 1)
+            offset += min(moves)
         elif name in ("translate", "translate3d", "translatex", "translatey"):
-            offset += min(map(_pixels, plane), default=0)
+            offset += min(map(_pixels, plane[:2]), default=0)
         elif name in ("rotatex", "rotatey") and plane and plane[0].type == "dimension":
             turns = {"deg": 1 / 360, "turn": 1, "grad": 1 / 400}.get(plane[0].lower_unit, 0.5 / math.pi)
             factor *= abs(math.cos(2 * math.pi * turns * plane[0].value))
@@ -392,8 +404,7 @@ def _filter(declared: str, tokens: list[Node]) -> Value | None:
     for token in tokens:
         if token.type == "function" and token.lower_name == "opacity" and token.arguments:
             [share] = _without_space(token.arguments)[:1] or [token]
-            if share.type in ("number", "percentage"):
-                opacity *= share.value / (100 if share.type == "percentage" else 1)
+            opacity *= 1 if (factor := _share(share)) is None else factor
     return (opacity,)
 
 
@@ -460,20 +471,22 @@ class _Sheets:
                 self._add_compounds(selector, declarations)
             elif match and match[0]:
                 tag = (match[1] or "*").lower()
-                names = match[2].replace("#", ".#").split(".")[1:]
-                parts = {name if name[0] == "#" else f".{name}" for name in map(self._folded, names)}
-                weight = 100 * match[2].count("#") + 10 * len(names) + (tag != "*")
+                parts = {*map(self._folded, re.findall("[.#][^.#]+", match[2]))}
                 rules = self._rules.setdefault(min(parts, default=tag), [])
-                rules.append((parts | {tag}, weight * 1_000_000 + self._order, declarations))
+                rules.append((parts | {tag}, self._weight(selector), declarations))
 
     def _add_compounds(self, selector: str, declarations: list[Declaration]) -> None:
-        names = len(re.findall(r"[.#\[]", selector))
-        tags = len(re.findall(r"(?<![\w.#\[-])[a-zA-Z]", selector))
-        weight = (90 * selector.count("#") + 10 * names + tags) * 1_000_000 + self._order
+        weight = self._weight(selector)
         with suppress(import_module("selectolax.lexbor").SelectolaxError):
             for node in islice(self._page.css(selector), max(self.left, 0)):
                 self.left -= 1
                 self._of_elements.setdefault(node.mem_id, []).append((weight, declarations))
+
+    def _weight(self, selector: str) -> int:
+        """Specificity, and order of rules that have the same."""
+        selector = re.sub(r"\[[^\]]*", "[", selector)
+        names, tags = (len(re.findall(x, selector)) for x in (r"[.\[]", r"(?<![\w.#\[-])[a-zA-Z]"))
+        return (selector.count("#") << 70) + (names << 50) + (tags << 30) + self._order
 
     def _folded(self, name: str) -> str:
         return name.lower() if self._quirks else name
@@ -493,7 +506,7 @@ class _Sheets:
         for weight, declarations in self._of_elements.get(node.mem_id, ()) if self._of_elements else ():
             cascade += [(item[0], weight, *item[1:]) for item in declarations]
         if style := attributes.get("style"):
-            cascade += [(item[0], 1 << 60, *item[1:]) for item in _inline_values(style, self._quirks)]
+            cascade += [(item[0], 1 << 99, *item[1:]) for item in _inline_values(style, self._quirks)]
         cascade.sort(key=itemgetter(0, 1))
         return {name: value for _, _, name, value in cascade}
 
@@ -648,13 +661,15 @@ class _PageReader:
     def _end_link(self) -> None:
         if self._link is not None and self._link[0]:
             shown = _SHOWN_HOST.match("".join(self.displayed[self._link[1] :]))
-            if shown and _domain(shown[1]) != _domain(self._link[0]):
+            if shown and not _FILE.search(shown[1]) and not _are_of_one_domain(shown[1], self._link[0]):
                 self.tricks["link text names another host"] = None
         self._link = None
 
 
-def _domain(host: str) -> list[str]:
-    return host.lower().rstrip(".").split(".")[-2:]
+def _are_of_one_domain(*hosts: str) -> bool:
+    """Whether a host is the other, or the end of its name."""
+    short, long = sorted(("." + host.lower().rstrip(".").removeprefix("www.") for host in hosts), key=len)
+    return long.endswith(short)
 
 
 def _hints(tag: str, attributes: dict[str, str], quirks: bool) -> dict[str, Value]:
