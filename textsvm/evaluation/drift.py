@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Floats, Ints, Json, Words, distinct_of
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words, distinct_of
 from textsvm.errors import InputError
 from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, Compute, is_default
@@ -227,10 +227,25 @@ def _sample(model: TrainedModel, n: int, classes: Ints | None, groups: Ints | No
     if groups is not None and n_copies(groups):
         rows = np.sort(order[:size])
         number = np.unique(groups[rows], return_inverse=True)[1]
-        in_test = np.random.default_rng(2).permutation(number.max() + 1)[number] < TESTED * (number.max() + 1)
+        drawn = np.random.default_rng(2).permutation(number.max() + 1)
+        some = drawn < TESTED * len(drawn) if classes is None else _tested(number, classes[rows], drawn)
+        in_test = some[number]
         return rows[~in_test], rows[in_test]
     tested = max(1, round(TESTED * min(size, n)))
     return np.sort(order[tested:size]), np.sort(order[:tested])
+
+
+def _tested(groups: Ints, classes: Ints, drawn: Ints) -> Bools:
+    """Whether each group is tested: some of each class with two groups or more, and never all of a class."""
+    has = np.zeros((classes.max() + 1, len(drawn)), bool)
+    has[classes, groups] = True
+    left, tested = has.sum(1), np.zeros(len(drawn), bool)
+    least = left - np.maximum(1, np.rint(TESTED * left))
+    for group in drawn:
+        own = has[:, group]  # a group may have several classes
+        tested[group] = (left[own] > 1).all() and (left > least)[own].any()
+        left -= own & tested[group]
+    return tested
 
 
 def decide_sample(
@@ -242,8 +257,8 @@ def decide_sample(
 
     Training texts have the classes of the others, and no copies. None without a kernel or with few texts.
     """
-    train, test = _sample(model, len(labels), None, groups)
     classes = np.unique(labels, return_inverse=True)[1]
+    train, test = _sample(model, len(labels), None if groups is None else classes, groups)
     if not np.isin(classes[test], classes[train]).all():
         train, test = _sample(model, len(labels), classes, groups)
     record = model.record
