@@ -21,9 +21,10 @@ from textsvm.reporting.formatting import runs, sides, visible
 from textsvm.reporting.tables import DIALECTS, json_line, line_of
 
 if TYPE_CHECKING:
-    from textsvm.arrays import AnyArray, Floats
     from textsvm.evaluation.explanation import Explanation, Substring
     from textsvm.model.top_features import Feature, TopFeatures
+    from textsvm.model.trained import TrainedModel
+    from textsvm.readers.corpus import Corpus
 
 FEATURES = Kind("a table of features", rb"class\tkind\tfeature\tweight\tmerged\n", ".tsv")
 FEATURE_LINES = Kind("features as JSON Lines", rb'\{"label": [^\n]*"features": ', ".jsonl")
@@ -97,11 +98,11 @@ def explain(
     fitted = model_files.load_model(console, model, "cpu")
     training = model_files.RecordedOptions.of(fitted)
     if explain_options.top is not None:
-        sides = fitted.top_features(explain_options.top)
+        top_features = fitted.top_features(explain_options.top)
         console.lap("features")
         if output is not None:
-            _write_top(output, sides, printing.json)
-        for side in sides if output is None else ():
+            _write_top(output, top_features, printing.json)
+        for side in top_features if output is None else ():
             if printing.json:
                 console.print_json(side.as_dict())
             else:
@@ -126,9 +127,7 @@ def explain(
     if explain_options.similar and fitted.support.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
     if output is not None:
-        rolling = fitted.classes is not None and documents.piece_of is not None
-        decision = fitted.decision_function(documents.texts) if rolling else None
-        _write_page(output, model, documents.ids, explained, decision, fitted.classes)
+        _write_page(output, model.name, fitted, documents, explained)
     if printing.json:
         for identifier, explanation in zip(documents.ids, explained, strict=True):
             console.print_json({"id": identifier, **explanation.as_dict()})
@@ -143,36 +142,29 @@ def explain(
 
 
 def _write_page(
-    output: Output, model: Path, ids: Sequence[str], explained: Sequence[Explanation],
-    decision: Floats | None, classes: AnyArray | None,
-) -> None:  # fmt: skip
-    """Write all explained documents as a page; `decision` are the values of pieces of texts."""
+    output: Output, name: str, model: TrainedModel, documents: Corpus, explained: Sequence[Explanation]
+) -> None:
+    """Write all explained documents as a page."""
     from textsvm.reporting import html, maps, sections
 
-    articles = (
-        []
-        if decision is None
-        else [maps.rolling_section(ids, decision, [] if classes is None else [*map(str, classes)])]
-    )
-    articles += [sections.explanation_section(*pair) for pair in zip(ids, explained, strict=True)]
-    lead = f"{plural(len(explained), 'document')} explained by {model.name}"
-    output.write_lines([html.page(f"Predictions of {model.name}", lead, articles)])
+    articles = [maps.rolling_section(model, documents, explained)]
+    articles += [sections.explanation_section(*pair) for pair in zip(documents.ids, explained, strict=True)]
+    lead = f"{plural(len(explained), 'document')} explained by {name}"
+    output.write_lines([html.page(f"Predictions of {name}", lead, articles)])
 
 
 def _show(console: Console, identifier: str, explanation: Explanation) -> None:
     """Print an explanation."""
-    number = explanation.towards is None
+    is_regression = explanation.towards is None
     prediction = explanation.prediction
-    if number:
+    if is_regression:
         prediction = f"{prediction:.4g}"
     elif isinstance(prediction, tuple):
         prediction = ", ".join(map(str, prediction))
     head = Text(printable(f"{identifier}: {prediction}"), style="bold")
-    if not number:
-        head.append(
-            printable(f"  (value {explanation.value:+.4f}, positive for {explanation.towards})"),
-            style="not bold dim",
-        )
+    if not is_regression:
+        value = f"  (value {explanation.value:+.4f}, positive for {explanation.towards})"
+        head.append(printable(value), style="not bold dim")
     console.stdout.print(head, soft_wrap=True)
     console.stdout.print(coloured(explanation), soft_wrap=True)
     console.stdout.print(legend(explanation), soft_wrap=True)
@@ -213,22 +205,19 @@ def _show_top(console: Console, side: TopFeatures) -> None:
     if not side.features:
         console.line(f"{printable(str(side.label))}: no {side.kind}\n")
         return
-    rows = [
-        (visible(feature.text[:SHOWN]), f"{feature.weight:.4f}", _merged(feature))
-        for feature in side.features
-    ]
+    rows = [(visible(own.text[:SHOWN]), f"{own.weight:.4f}", _merged(own)) for own in side.features]
     console.table(f"{printable(str(side.label))}: {side.kind}", rows, ("", "weight", "merged"))
     console.line(f"{_LEGEND[side.kind]}\n")
 
 
-def _write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None:
+def _write_top(output: Output, top_features: Sequence[TopFeatures], json: bool) -> None:
     """Write the features of all classes, as a tab-separated table or as JSON Lines."""
     if json:
-        output.write_lines(json_line(side.as_dict()) for side in sides)
+        output.write_lines(json_line(side.as_dict()) for side in top_features)
         return
     rows = (
         (side.label, side.kind, feature.text, f"{feature.weight:.9g}", " | ".join(feature.merged))
-        for side in sides
+        for side in top_features
         for feature in side.features
     )
     lines = (line_of([printable(str(cell)) for cell in row], *DIALECTS["tsv"]) + "\n" for row in rows)

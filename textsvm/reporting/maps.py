@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Ints
 from textsvm.evaluation.class_map import ClassMap, Projection
-from textsvm.model.rules import by_class
-from textsvm.reporting.charts import SHAPES, TOP, WIDE, Axis, Chart, percent, plain
-from textsvm.reporting.curves import card
-from textsvm.reporting.formatting import cut, html_table, safe, section
+from textsvm.evaluation.explanation import Explanation
+from textsvm.model.trained import TrainedModel
+from textsvm.readers.corpus import Corpus
+from textsvm.reporting.charts import SHAPES, TOP, WIDE, Axis, Chart, percent, plain, ticks
+from textsvm.reporting.curves import card, key_of
+from textsvm.reporting.formatting import cut, html_table, safe, section, sides
 from textsvm.runtime.compiled import scipy
 
 #: Leaves of a tree; a larger tree is not drawn.
@@ -56,24 +58,33 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
     return [section for section in sections if section]
 
 
-def rolling_section(ids: Sequence[str], decision: Floats, classes: Sequence[str]) -> str:
-    """Decision values along pieces of texts, a line for each class, and the class of each piece."""
-    decision, places = by_class(decision), np.arange(1, len(ids) + 1)
-    bounds = float(decision.min()), float(decision.max())
-    chart = Chart(
-        "Decisions along the pieces", Axis((1, len(ids)), "piece"), Axis(bounds, "decision"), width=WIDE
-    )
-    for code in range(len(classes)):
-        chart.line(places, decision[:, code], colour_of(code))
-        titles = [f"{classes[code]}: {name}" for name in ids]
-        chart.points(places, decision[:, code], colour_of(code), shape_of(code), titles, 3.0)
-    key = [(f"{shape_of(code)} {name}", colour_of(code)) for code, name in enumerate(classes)]
-    best = decision.argmax(axis=1).tolist()
-    cells = zip(ids, best, decision.max(axis=1).tolist(), strict=True)
-    rows = [(safe(name), safe(classes[code]), f"{value:+.3f}") for name, code, value in cells]
-    table = html_table(("piece", "class", "decision"), rows)
+def rolling_section(model: TrainedModel, pieces: Corpus, explained: Sequence[Explanation]) -> str:
+    """Class of each piece, and its decision values along each text, of two classes as one line."""
+    if model.classes is None or pieces.piece_of is None:
+        return ""
+    decision, lines = model.decision_function(pieces.texts), [*map(str, model.classes)]
+    if decision.ndim == 1:  # the signs of the explanations
+        decision = np.array([[own.value] for own in explained])
+        lines = ["{} above 0, {} below".format(*sides(explained[0]))]
+    bounds, charts = (min(0.0, float(decision.min())), max(0.0, float(decision.max()))), []
+    for rows in np.split(np.arange(len(explained)), np.flatnonzero(np.diff(pieces.piece_of)) + 1):
+        name, n = pieces.ids[rows[0]].rpartition(", piece ")[0], len(rows)
+        whole = [tick for tick in ticks(1, n) if tick % 1 == 0]
+        x = Axis((1, n), f"piece of {cut(name, _MOST_SYMBOLS)}", ticks=whole)
+        chart = Chart(f"Decisions along the pieces of {name}", x, Axis(bounds, "decision"), width=WIDE)
+        chart.level(0)
+        for code, line in enumerate(lines):
+            titles = [f"{line}: {pieces.ids[i]}" for i in rows]
+            points = np.arange(1, n + 1), decision[rows, code], colour_of(code)
+            chart.line(*points)
+            chart.points(*points, shape_of(code), titles, 3.0)
+        charts.append(chart.svg())
+    key = [(f"{shape_of(code)} {line}", colour_of(code)) for code, line in enumerate(lines)]
+    cells = zip(pieces.ids, explained, strict=True)
+    listed = [(safe(name), safe(str(own.prediction)), f"{own.value:+.3f}") for name, own in cells]
+    table = html_table(("piece", "class", "decision"), listed)
     note = "The decision of a text is the mean of those of its pieces."
-    drawn = card("Which piece is whose", chart, key, note, wide=True, first=len(key))
+    drawn = section("Which piece is whose", key_of(key, len(key)), *charts, note=note, style="wide")
     return drawn + section("Pieces", table)
 
 

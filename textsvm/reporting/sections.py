@@ -447,11 +447,10 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
 def explanation_section(name: str, explanation: Explanation) -> str:
     """A document: its passages by their contribution, the whole text in colours, and similar texts."""
     towards, against = sides(explanation)
-    number = explanation.towards is None
-    prediction = f"{explanation.prediction:.4g}" if number else str(explanation.prediction)
-    verdict = f"{prediction}, value {explanation.value:+.4f}" + (
-        "" if number else f", positive for {towards}"
-    )
+    is_regression = explanation.towards is None
+    prediction = f"{explanation.prediction:.4g}" if is_regression else str(explanation.prediction)
+    meaning = "" if is_regression else f", positive for {towards}"
+    verdict = f"{prediction}, value {explanation.value:+.4f}{meaning}"
     styles = key({"c2": f"speaks for {safe(towards)}", "c1": f"speaks for {safe(against)}"})
     head = f'<article><h3>{safe(name)}</h3><p class="note">{safe(verdict)}</p>{styles}'
     shares = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
