@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -107,6 +108,55 @@ def test_lines_of_all_classes_and_copies_give_no_warning(texts):
     assert Pieces.without_common(texts, ["Ash"] * 4 + ["Birch"] * 4)[1] == []
 
 
+def test_sentences_tell_of_how_many_texts_of_a_sample():
+    texts = [novel("Ash", k, 60, licence=True) for k in range(150)] + [
+        novel("Birch", k, 60) for k in range(150)
+    ]
+    _, sentences = Pieces.without_common(texts, ["Ash"] * 150 + ["Birch"] * 150)
+    assert sentences[0].startswith(
+        "75 of 75 compared texts of Ash begin with shared lines, and 0 of 75 others"
+    )
+
+
+@pytest.mark.parametrize("lost", ["length", "first", "last"])
+def test_pieces_of_a_file_without_a_value(lost):
+    form = {"length": 500, "first": [], "last": []}
+    assert Pieces.read(form) == Pieces(500)
+    for damaged in ({name: value for name, value in form.items() if name != lost}, {}):
+        with pytest.raises(InputError):
+            Pieces.read(damaged)
+
+
+@pytest.mark.parametrize("authors", [2, 3])
+def test_the_page_of_pieces(authors, tmp_path):
+    """A chart for each text; of two classes one line around 0 with the values of the explanations."""
+    rows = [{"text": novel(list(WORDS)[k % 2], k, 40), "label": f"a{k % authors}"} for k in range(12)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    positive = ["--positive", "a0"] * (authors == 2)
+    report("train", tmp_path / "t.jsonl", "--chunk", "500", *positive, "-o", tmp_path / "m")
+    lengths = {"one.txt": 8, "two.txt": 20, "many.txt": 60}
+    for k, (name, n) in enumerate(lengths.items()):
+        (tmp_path / name).write_text(novel(list(WORDS)[k % 2], 70 + k, n))
+    run("explain", "m", *lengths, "-o", "p.html", cwd=tmp_path)
+    page = (tmp_path / "p.html").read_text()
+    charts = re.findall(r"<svg.*?</svg>", page[: page.index("<h2>Pieces")])
+    model, lines = load(tmp_path / "m"), 1 if authors == 2 else 3
+    for chart, name in zip(charts, lengths, strict=True):
+        n = len(model.pieces.cut((tmp_path / name).read_text()))
+        assert chart.count('<path class="line') == lines
+        assert chart.count('<path class="point') == n * lines
+        assert chart.count('<path class="dash"') == 1  # at 0
+        assert f"piece of {name}" in chart
+        numbers = re.findall(r'class="tick mid"[^>]*>([^<]*)<', chart)
+        assert set(numbers) <= {str(i) for i in range(1, n + 1)}
+        assert len(numbers) >= min(n, 2)
+    table = page[page.index("<h2>Pieces") :].split("</section>")[0]
+    found = [float(value.replace("−", "-")) for value in re.findall(r">([-+−]\d+\.\d+)<", table)]
+    below = [float(value) for value in re.findall(r", value ([-+]\d+\.\d+)", page)]
+    assert found == pytest.approx(below, abs=6e-4)
+    assert min(map(abs, found)) > 0
+
+
 def test_a_model_predicts_the_mean_of_pieces(tmp_path):
     texts = [novel(author, k) for author in WORDS for k in range(3)]
     pieces, labels = Pieces(500), [author for author in WORDS for _ in range(3)]
@@ -176,7 +226,7 @@ def test_train_and_predict(novels, tmp_path):
     run("explain", "m.textsvm", "new.txt", "-o", "new.html", cwd=tmp_path)
     page = (tmp_path / "new.html").read_text()
     assert "Which piece is whose" in page
-    assert page.count("new.txt, piece 2") >= 4  # points of both classes, the table, the explanation
+    assert page.count("new.txt, piece 2") == 3  # the point of two classes, the table, the explanation
     assert "cannot be exported" in fails("export", "-q", tmp_path / "m.textsvm", "-o", tmp_path / "x.html")
     added = tmp_path / "added"
     added.mkdir()
@@ -215,7 +265,7 @@ def test_strip_common(tmp_path):
         assert b"--strip-common leaves them out" in warned.stderr
     run("train", tmp_path, *BY_NAME, "-o", model / "plain")
     stripped = run("train", tmp_path, *BY_NAME, "--strip-common", "-o", model / "stripped")
-    assert b"they are left out" in stripped.stderr
+    assert b"; 50 lines at the edges of 10 texts are left out" in stripped.stderr  # 5 times 5 and 5
     text = novel("Birch", 80, licence=True).replace("Author: Birch", "Author: Ash")
     both = [load(model / name).decision_function([text])[0] for name in ("plain", "stripped")]
     assert both[0] < both[1]

@@ -31,7 +31,7 @@ from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.sources.copies import BUT_FOR, in_lone_groups, joined, n_copies, n_separated, text_digests
-from textsvm.text.pieces import Pieces
+from textsvm.text.pieces import Pieces, without_shared
 from textsvm.training import leakage
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
 from textsvm.training.problems import as_target
@@ -123,7 +123,9 @@ def read_unlabelled(
     if table.vectors is None and corpus.columns is None and len(filled) < len(corpus.texts):
         if not filled:
             raise InputError(f"{corpus.source} has no text: it is empty, or white space alone")
-        console.warn(f"{len(corpus) - len(filled):,} of {len(corpus):,} documents are empty and left out")
+        n, first = len(corpus) - len(filled), corpus.ids[[*map(is_blank, corpus.texts)].index(True)]
+        first = _place(corpus, first)
+        console.warn(f"{n:,} of {len(corpus):,} documents are empty and left out, first {first}")
         corpus = corpus.subset(filled)
     console.lap("read")
     return _with_files(corpus, table.vectors)
@@ -325,7 +327,8 @@ def _say_lengths(console: Console, corpus: Corpus) -> None:
     """Count empty documents, and warn of a document that is much longer than the others."""
     lengths = [0 if text.isspace() else len(text) for text in corpus.texts]
     if empty := lengths.count(0):
-        console.say(f"note: {empty:,} of {len(corpus):,} documents are empty")
+        first = _place(corpus, corpus.ids[lengths.index(0)])
+        console.say(f"note: {empty:,} of {len(corpus):,} documents are empty, first {first}")
     longest, median = max(lengths), sorted(lengths)[len(lengths) // 2]
     if longest > max(GIANT, GIANT_RATIO * median):
         place = _place(corpus, corpus.ids[lengths.index(longest)])
@@ -444,12 +447,12 @@ def cut(console: Console, corpus: Corpus, learning: LearningOptions) -> Corpus:
     if corpus.columns is None and len(corpus.texts):
         labels = [label if isinstance(label, str) else "" for label in corpus.labels or [""] * len(corpus)]
         common, blocks = Pieces.without_common(corpus.texts, labels, learning.chunk)
-        pieces = common if learning.strip_common else pieces
-        for block in blocks:
-            if learning.strip_common:
-                console.say(f"note: {block}; they are left out")
-            else:
-                console.warn(f"{block}; --strip-common leaves them out")
+        if learning.strip_common:
+            pieces, n_lines = common, sum(without_shared(common, text)[1] for text in corpus.texts)
+            left_out = f"{n_lines:,} lines at the edges of {len(corpus):,} texts are left out"
+            console.say(f"note: {'; '.join([*blocks, left_out])}")
+        for block in blocks if not learning.strip_common else ():
+            console.warn(f"{block}; --strip-common leaves them out")
     if pieces == Pieces():
         return corpus
     corpus, n = corpus.cut(pieces), len(corpus)

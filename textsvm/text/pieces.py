@@ -72,7 +72,7 @@ class Pieces:
         members = [np.flatnonzero(codes == c) for c in range(len(classes))]
         rows = [i for own in members for i in own[:: -(-len(own) // SAMPLE)].tolist()]
         codes, shared, sentences = codes[rows], list[frozenset[str]](), list[str]()
-        sizes = np.bincount(codes)
+        sizes, compared = np.bincount(codes), "compared " * (len(rows) < len(texts))
         for verb in ("begin", "end"):
             edges = [_edge(texts[i], verb == "end") for i in rows]
             pairs = zip(edges, codes.tolist(), strict=True)
@@ -90,18 +90,14 @@ class Pieces:
                 line, others = printable(max(spans, key=len).strip()[:80]), sizes[~own].sum()
                 beside = f", and {n_blocks[~own].sum():,.0f} of {others:,} others" if others else ""
                 sentences.append(
-                    f"{n_blocks[own].sum():,.0f} of {sizes[own].sum():,} texts of {first_few(names)} "
-                    f"{verb} with shared lines{beside}, such as {line!r}"
+                    f"{n_blocks[own].sum():,.0f} of {sizes[own].sum():,} {compared}texts of "
+                    f"{first_few(names)} {verb} with shared lines{beside}, such as {line!r}"
                 )
         return cls(length, *shared), sentences
 
     def cut(self, text: str) -> list[str]:
         """The pieces of a text, at least one; a text of shared lines alone stays as it is."""
-        if self.first or self.last:
-            head, tail = _edge(text, False), _edge(text, True)
-            n, m = _block(head, self.first), _block(tail, self.last)
-            rest = text[head[n - 1][2] if n else 0 : tail[m - 1][1] if m else len(text)]
-            text = rest if rest.strip() else text
+        text, _ = without_shared(self, text)
         if self.length is None:
             return [text]
         n, room, bounds = max(1, round(len(text) / self.length)), self.length // ROOM, [0]
@@ -122,10 +118,22 @@ class Pieces:
     @classmethod
     def read(cls, form: Json) -> Pieces:
         """Pieces of the JSON values of a model file; InputError for damaged values."""
+        if lost := {"length", "first", "last"} - form.keys():
+            raise InputError(f"its pieces have no {min(lost)}")
         lines = [form["first"], form["last"]]
         if not all(isinstance(own, list) and {*map(type, own)} <= {str} for own in lines):
             raise InputError("its shared lines are not lists of digests")
         return cls(form["length"], *map(frozenset, lines))
+
+
+def without_shared(pieces: Pieces, text: str) -> tuple[str, int]:
+    """A text without shared lines at its edges, and their number; a text of them alone as it is, and 0."""
+    if not (pieces.first or pieces.last):
+        return text, 0
+    head, tail = _edge(text, False), _edge(text, True)
+    n, m = _block(head, pieces.first), _block(tail, pieces.last)
+    rest = text[head[n - 1][2] if n else 0 : tail[m - 1][1] if m else len(text)]
+    return (rest, n + m) if rest.strip() else (text, 0)
 
 
 def mean_of_pieces(values: Floats, texts: Ints) -> Floats:
