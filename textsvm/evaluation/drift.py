@@ -228,8 +228,8 @@ def _sample(model: TrainedModel, n: int, classes: Ints | None, groups: Ints | No
         rows = np.sort(order[:size])
         number = np.unique(groups[rows], return_inverse=True)[1]
         drawn = np.random.default_rng(2).permutation(number.max() + 1)
-        some = drawn < TESTED * len(drawn) if classes is None else _tested(number, classes[rows], drawn)
-        in_test = some[number]
+        chosen = drawn < TESTED * len(drawn) if classes is None else _tested(number, classes[rows], drawn)
+        in_test = chosen[number]
         return rows[~in_test], rows[in_test]
     tested = max(1, round(TESTED * min(size, n)))
     return np.sort(order[tested:size]), np.sort(order[:tested])
