@@ -90,16 +90,6 @@ def test_note_about_a_large_page(tmp_path, monkeypatch, capsys):
     assert "a page of 0 MB is slow to load" in capsys.readouterr().err
 
 
-def test_demo(tmp_path):
-    done = run("demo", "--page", "demo.html", cwd=tmp_path)
-    assert done.returncode == 0
-    assert b"demo.html" in done.stdout
-    assert (tmp_path / "demo.html").stat().st_size > 100_000
-    again = run("demo", "--page", "demo.html", cwd=tmp_path)
-    assert again.returncode == 2
-    assert b"demo.html exists" in again.stderr
-
-
 def test_errors(tmp_path):
     model = SVC(Spectrum(2), **CPU).fit(TEXTS, LABELS)
     export(model, tmp_path / "page.html")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, wrong_usage
-from textsvm.cli.options import option
+from textsvm.cli.console import Console
 from textsvm.errors import printable
 
 if TYPE_CHECKING:
@@ -25,11 +23,6 @@ WORDS = 5
 
 def demo(
     device: options.Device = "auto",
-    page: Annotated[
-        Path | None, option("Write a page that classifies texts as you type them (.html).", "--page")
-    ] = None,
-    force: Annotated[bool, option("Replace an existing page.", "--force")] = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Train a spam filter on bundled messages, and explain a prediction."""
     from rich.text import Text
@@ -42,12 +35,7 @@ def demo(
     from textsvm.training.folds import shuffle_split
     from textsvm.training.train import train
 
-    if page is not None:
-        from textsvm.apps.export import files  # imports the reports
-
-        with wrong_usage("--page: "):
-            files.check_target(page, "page", force)
-    console = Console(quiet)
+    console = Console()
     corpus = corpora.read(console, sample("messages"), options.ReadingOptions(text=["text"], label="label"))
     training_rows, test_rows = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
     training, test = corpus.subset(training_rows), corpus.subset(test_rows)
@@ -77,11 +65,8 @@ def demo(
     console.line("\nThe same on your own messages (a table, or a sub-folder of each class):")
     console.line("  textsvm train MESSAGES -o spam.textsvm --holdout 0.25")
     console.line("  textsvm explain spam.textsvm message.eml")
+    console.line("  textsvm export spam.textsvm -o spam.html      # a page that classifies as you type")
     console.line("  textsvm compare MESSAGES      # beside two scikit-learn pipelines")
-    if page is not None:
-        files.export(model, page, "page", force)
-        console.lap("export")
-        console.line(f"\nOpen {page} in a browser: it classifies and explains messages as you type them.")
 
 
 def _words(explanation: Explanation) -> list[tuple[str, float]]:

@@ -46,10 +46,9 @@ def devices(
         typer.Option("--compile", help="compile for the CPU and GPUs now, so that no first use has to wait"),
     ] = False,
     json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """List the CPU and every GPU, and test each GPU with a small kernel."""
-    console = Console(quiet)
+    console = Console()
     rows = [
         {
             "device": "cpu" if entry.device.kind == "cpu" else f"cuda:{entry.device.index}",
