@@ -239,3 +239,14 @@ def test_a_missing_parser_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"textsvm\[mail\]: pip install selectolax tinycss2"):
         Filter(tmp_path, create=True)
+
+
+@pytest.mark.parametrize("combinator", ["~", "+", " ", ">", " > "])
+@pytest.mark.parametrize("k", [6, 60])
+def test_hostile_selectors_take_bounded_time(combinator, k):
+    """Backtracking is exponential in the length of a selector."""
+    style = f"<style>q {combinator.join(['i'] * k)}{{display:none}}</style>" * 30
+    clock = time.process_time()
+    for page in ("<i></i>" * 2000, "<i>" * 300):
+        assert "hello" in page_text(style + page + "hello")[0]
+    assert time.process_time() - clock < 5

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.doubts import doubts
     from textsvm.selection.tuning import tune
+    from textsvm.text.pieces import Pieces
 
 #: Names by module, imported at first use: `import textsvm` loads neither scikit-learn nor Numba. All other
 #: names are kernels.

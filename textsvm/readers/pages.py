@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Value: TypeAlias = str | tuple[float, ...]
     #: Importance, property, value.
     Declaration: TypeAlias = tuple[bool, str, Value]
+    #: Last compound of a selector, those around it with their combinators, weight, declarations.
+    Rule: TypeAlias = tuple[set[str], list[tuple[str, set[str]]], int, list[Declaration]]
 
 #: Numbers of "<" and ">" that are parsed, because some pages take a parser quadratic time.
 MAX_TAGS = 8000
@@ -90,7 +92,15 @@ _INITIAL: dict[str, Value] = {
     "display": "inline", "visibility": "visible", "font-size": (0, 16), "color": (0, 0, 0),
 }  # fmt: skip
 _BOXES = frozenset(["height", "max-height", "width", "max-width", "line-height"])
-_SIZES = _BOXES | {"font-size", "zoom"}
+#: Properties that make a box larger than its height or its width.
+_ROOM = {
+    "height": ("min-height", "padding-top", "padding-bottom"),
+    "width": ("min-width", "padding-right", "padding-left"),
+}
+_ROOMS = frozenset(
+    ["min-height", "min-width", "padding-top", "padding-right", "padding-bottom", "padding-left"]
+)
+_SIZES = _BOXES | _ROOMS | {"font-size", "zoom"}
 _MARGINS = frozenset(["margin-left", "margin-top", "text-indent"])
 _OFFSETS = frozenset(["left", "top", "right"])
 _SYNONYMS = {
@@ -102,6 +112,7 @@ _SYNONYMS = {
 _SIDES = {
     "margin": ("margin-top", "", "", "margin-left"),
     "inset": ("top", "right", "", "left"),
+    "padding": ("padding-top", "padding-right", "padding-bottom", "padding-left"),
 }
 _COLOURS = frozenset(["color", "background", "background-image", "-webkit-text-fill-color"])
 _SHAPES = frozenset(["clip", "clip-path", "filter", "transform"])
@@ -116,8 +127,13 @@ _OUTSIDE = -400
 _TINY = 2
 _CLEAR = (-1.0, -1.0, -1.0)
 _COMPOUND = re.compile(r"(\*|[a-z][\w-]*)?((?:[.#][^\s.#:>+~\[*]+)*)", re.IGNORECASE)
-#: Selectors of several compounds, which the parser compares with all elements of a page.
-MAX_SELECTORS = 100
+#: Combinators: a descendant or a child of an element.
+_COMBINATOR = re.compile(r"\s*(>|\s)\s*")
+#: Pseudo-classes and elements of CSS; a rule with another has no effect, and those with one are not applied.
+_PSEUDO = re.compile(
+    r"::?(?:hover|link|visited|active|focus[\w-]*|first-[\w-]+|last-[\w-]+|only-[\w-]+|nth-[\w-]+|before|after|"
+    r"not|is|where|has|root|empty|target|checked|disabled|enabled|lang|placeholder|selection|-[\w-]+)\b"
+)
 _MEDIA = {"", "all", "screen", "only all", "only screen"}
 
 
@@ -155,15 +171,19 @@ class _Style(NamedTuple):
         hidden = self.hidden or display in _UNDISPLAYED or numbers.get("opacity", (1,))[0] < 0.05
         hidden |= numbers.get("filter", (1,))[0] < 0.05 or "clip-path" in numbers
         hidden |= words.get("content-visibility") == "hidden" or (absolute and "clip" in numbers)
-        names = _BOXES | _MARGINS | (_OFFSETS if absolute or relative else frozenset())
+        names = _BOXES | _ROOMS | _MARGINS | (_OFFSETS if absolute or relative else frozenset())
         lengths = {name: numbers[name][0] * size + numbers[name][1] for name in names & numbers.keys()}
         if relative:  # `left` goes before `right`, and `top` in per cent is of an unknown height
             left, right = (lengths.pop(name, math.inf) for name in ("left", "right"))
             lengths["left"] = -right if left == math.inf else left
             lengths.pop("top" if len(numbers.get("top", ())) > 2 else "", None)
-        hidden |= any(-math.inf < pixels < _OUTSIDE for name, pixels in lengths.items() if name not in _BOXES)
+        hidden |= any(
+            -math.inf < pixels < _OUTSIDE for name, pixels in lengths.items() if name not in _BOXES | _ROOMS
+        )
         if clips:
-            hidden |= any(lengths[name] < _TINY for name in _BOXES & lengths.keys())
+            for name in _BOXES & lengths.keys():
+                room = _ROOM["width" if name.endswith("width") else "height"]
+                hidden |= lengths[name] < _TINY and all(lengths.get(side, 0) < _TINY for side in room)
             hidden |= lengths.get("text-indent", 0) > -_OUTSIDE
         if not inline and "transform" in numbers:
             scale, offset = numbers["transform"]
@@ -434,22 +454,20 @@ def _is_of_screens(media: str) -> bool:
 
 
 class _Sheets:
-    """The rules of a page's style sheets without pseudo-classes.
+    """The rules of a page's style sheets whose selectors are compounds of a tag, classes and an id.
 
-    A selector of one compound of a tag, classes and an id is compared with elements when they are read.
+    A compound may be within others (`div.a p`, `td > p`). Rules with other selectors are not applied.
     """
 
     def __init__(self, page: Node, quirks: bool) -> None:
-        self._page = page
         self._quirks = quirks  # classes and ids are in any case, and numbers are pixels
-        self._rules: dict[str, list[tuple[set[str], int, list[Declaration]]]] = {}
-        #: By the address of an element: weights and declarations of selectors of several compounds.
-        self._of_elements: dict[int, list[tuple[int, list[Declaration]]]] = {}
-        self._selectors = 0
+        #: By a part of the last compound.
+        self._rules: dict[str, list[Rule]] = {}
         self._order = 0
         self.left = MAX_RULES
         for node in page.css("style"):
-            if _is_of_screens(node.attributes.get("media") or ""):
+            kind = (node.attributes.get("type") or "text/css").strip().lower()
+            if kind == "text/css" and _is_of_screens(node.attributes.get("media") or ""):
                 with suppress(*PARSER_ERRORS):  # of tinycss2, such as a number of 5,000 digits
                     self._add(import_module("tinycss2").parse_stylesheet(node.text(), True, True), True)
 
@@ -463,24 +481,47 @@ class _Sheets:
                 self._add(inner if _is_of_screens(tinycss2.serialize(rule.prelude)) else [], False)
 
     def _add_rule(self, selectors: list[str], declarations: list[Declaration]) -> None:
+        pseudo = [re.sub(r"\[[^\]]*\]?", "", selector) for selector in selectors]
+        if any(
+            not name.strip() or ":" in _PSEUDO.sub("", name) or name.strip()[0].isdigit() for name in pseudo
+        ):
+            return  # an invalid selector makes its rule invalid
         for selector in selectors:
             self._order += 1
-            match = _COMPOUND.fullmatch(selector.strip())
-            if not match and len(selector) < 200 and ":" not in selector and self._selectors < MAX_SELECTORS:
-                self._selectors += 1
-                self._add_compounds(selector, declarations)
-            elif match and match[0]:
-                tag = (match[1] or "*").lower()
-                parts = {*map(self._folded, re.findall("[.#][^.#]+", match[2]))}
-                rules = self._rules.setdefault(min(parts, default=tag), [])
-                rules.append((parts | {tag}, self._weight(selector), declarations))
+            pieces = _COMBINATOR.split(selector.strip())
+            compounds = [parts for piece in pieces[::2] if (parts := self._parts(piece))]
+            if 2 * len(compounds) > len(pieces):
+                around = [*zip(pieces[-2::-2], compounds[-2::-1], strict=True)]
+                first = min(compounds[-1] - {"*"}, default="*")
+                rule = compounds[-1], around, self._weight(selector), declarations
+                self._rules.setdefault(first, []).append(rule)
 
-    def _add_compounds(self, selector: str, declarations: list[Declaration]) -> None:
-        weight = self._weight(selector)
-        with suppress(import_module("selectolax.lexbor").SelectolaxError):
-            for node in islice(self._page.css(selector), max(self.left, 0)):
-                self.left -= 1
-                self._of_elements.setdefault(node.mem_id, []).append((weight, declarations))
+    def _parts(self, compound: str) -> set[str]:
+        """A tag, classes and an id; empty for anything else."""
+        match = _COMPOUND.fullmatch(compound)
+        if not match or not match[0]:
+            return set()
+        return {(match[1] or "*").lower(), *map(self._folded, re.findall("[.#][^.#]+", match[2]))}
+
+    def _parts_of(self, tag: str, attributes: dict[str, str | None]) -> set[str]:
+        """All parts that a compound of the element may have."""
+        names = self._folded(attributes.get("class") or "").split()
+        return {tag, "*", "#" + self._folded(attributes.get("id") or ""), *(f".{name}" for name in names)}
+
+    def _is_within(self, node: Node, around: list[tuple[str, set[str]]]) -> bool:
+        """Whether an element is within others; `left` bounds the comparisons, also of hostile selectors."""
+        if not around:
+            return True
+        combinator, compound = around[0]
+        parent = node.parent
+        while parent is not None and parent.is_element_node and self.left > 0:
+            self.left -= 1
+            if compound <= self._parts_of(parent.tag, parent.attributes) and self._is_within(
+                parent, around[1:]
+            ):
+                return True
+            parent = None if combinator == ">" else parent.parent
+        return False
 
     def _weight(self, selector: str) -> int:
         """Specificity, and order of rules that have the same."""
@@ -493,18 +534,13 @@ class _Sheets:
 
     def values(self, node: Node, attributes: dict[str, str], hints: dict[str, Value]) -> dict[str, Value]:
         """The values of an element's properties by the cascade; `hints` are values of attributes."""
-        tag = node.tag
         cascade: list[tuple[bool, int, str, Value]] = [(False, -1, *hint) for hint in hints.items()]
-        if self._rules:
-            names = self._folded(attributes.get("class", "")).split()
-            parts = {tag, "*", "#" + self._folded(attributes.get("id", "")), *(f".{name}" for name in names)}
-            for part in parts & self._rules.keys():
-                for rule_parts, weight, declarations in self._rules[part]:
-                    self.left -= 1
-                    if self.left > 0 and rule_parts <= parts:
-                        cascade += [(item[0], weight, *item[1:]) for item in declarations]
-        for weight, declarations in self._of_elements.get(node.mem_id, ()) if self._of_elements else ():
-            cascade += [(item[0], weight, *item[1:]) for item in declarations]
+        parts = self._parts_of(node.tag, {**attributes}) if self._rules else set()
+        for part in parts & self._rules.keys():
+            for compound, around, weight, declarations in self._rules[part]:
+                self.left -= 1
+                if self.left > 0 and compound <= parts and self._is_within(node, around):
+                    cascade += [(item[0], weight, *item[1:]) for item in declarations]
         if style := attributes.get("style"):
             cascade += [(item[0], 1 << 99, *item[1:]) for item in _inline_values(style, self._quirks)]
         cascade.sort(key=itemgetter(0, 1))
