@@ -126,6 +126,15 @@ def verify(
     References
     ----------
     Koppel and Winter, Determining if two documents are written by the same author, JASIST 65 (2014).
+
+    Examples
+    --------
+    >>> from textsvm import verify
+    >>> phrases = ["the sea was grey and still ", "sir, I beg your pardon now ", "win cash, click on a link "]
+    >>> texts = [phrase * 30 for phrase in phrases for _ in range(2)]
+    >>> result = verify(texts, ["a", "a", "b", "b", "c", "c"], phrases[1] * 25)
+    >>> result.authors[result.scores.argmax()], result.verdict(result.scores.max())
+    ('b', 'yes')
     """
     classes, author = np.unique(list(map(str, labels)), return_inverse=True)
     names = classes.tolist()
