@@ -497,7 +497,8 @@ WRONG = [
     (b"{", 400, "not JSON"),
     (b"\xff\xfe", 400, "not UTF-8"),
     (b'{"text": "\xff"}', 400, "not UTF-8 from byte 10"),
-    (b"[" * 49_000, 400, "not JSON"),
+    (b"[" * 49_000, 400, "nested too deeply"),
+    (b'{"text": "x", "top": ' + b"9" * 5000 + b"}", 400, "a number has too many digits"),
     (b"[" * 2_000_000, 413, "50,000 values"),
     (b"[" + b"{}," * 600_000 + b"{}]", 413, "50,000 values"),
     (b"[" + b"1," * 600_000 + b"1]", 413, "50,000 values"),
@@ -1039,6 +1040,21 @@ def test_a_request_has_a_single_host(version, fields, status, server):
     assert status != 400 or answer == {
         "error": "a request of HTTP/1.1 needs the field Host, once and not empty"
     }
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: :80\r\nConnection: close\r\n\r\n", 421),
+        (b"GET http:///healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET http://:8000/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 421),
+        (b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity, chunked\r\n\r\n", 501),
+    ],
+)
+def test_hosts_without_a_name_and_other_encodings_are_refused(request_, status, server):
+    [(code, _)], closed = exchange(server.port, request_)
+    assert (code, closed) == (status, True)
 
 
 FOREIGN = [

@@ -410,6 +410,12 @@ class _Connection(asyncio.BufferedProtocol):
         target, self._fields = self._url.decode("utf-8", "replace"), []
         if (match := _NO_PATH.match(target)) and match[1] is not None:  # replaces Host (RFC 9112, 3.2.2)
             headers["host"] = match[1]
+        if "host" in headers and not name_of(headers["host"]):
+            self.refuse(400, "the host of the request has no name")
+            return
+        if headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            self.refuse(501, "Transfer-Encoding may be chunked alone; bodies are not decompressed")
+            return
         self._expects = headers.get("expect", "").lower() == "100-continue"
         self._rest = int(headers.get("content-length", 0)) or None
         self._piece = 4 * _PIECE if (self._rest or 0) > 4 * _PIECE else _PIECE

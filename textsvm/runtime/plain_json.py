@@ -45,7 +45,7 @@ def to_json(value: Any) -> Any:
 
 
 def unambiguous_json(text: str | bytes | bytearray) -> Any:
-    """Read JSON; ValueError if an object has a key twice."""
+    """Read JSON; ValueError with a sentence if it is none, nested too deeply, or has a key twice."""
 
     def unique(pairs: list[tuple[str, object]]) -> Json:
         if len(values := dict(pairs)) < len(pairs):
@@ -53,7 +53,15 @@ def unambiguous_json(text: str | bytes | bytearray) -> Any:
             raise ValueError(f"an object has the key {twice[:40]!r} twice")
         return values
 
-    return json.loads(text, object_pairs_hook=unique)
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+    except ValueError as error:
+        reason = "a number has too many digits" if "digits" in str(error) else str(error)
+        raise ValueError(reason) from None
 
 
 def checked_line(value: Json, number: int = 0) -> str:

@@ -94,8 +94,8 @@ def _parsed(annotations: Json, body: bytes | bytearray) -> Json:
     parameters = {name: _KINDS[kind] for name, kind in annotations.items() if name != "return"}
     try:
         values = unambiguous_json(body)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"the body is not JSON: {one_line(str(error), 100)}") from error
+    except ValueError as error:
+        raise InputError(f"the body cannot be read: {one_line(str(error), 100)}") from error
     if not isinstance(values, dict) or {"by": None, **values}.keys() != parameters.keys():
         raise InputError(f"the parameters are {', '.join(parameters)}")
     for name, value in values.items():

@@ -392,8 +392,8 @@ class Worker:
             request = unambiguous_json(body.decode())
         except UnicodeDecodeError as error:
             raise Refusal(400, f"the body is not UTF-8 from byte {error.start} on") from None
-        except (ValueError, RecursionError) as error:
-            raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
+        except ValueError as error:
+            raise Refusal(400, f"the body cannot be read: {one_line(str(error), 100)}") from None
         if not isinstance(request, dict) or (request.get("text") is None) == (request.get("texts") is None):
             raise Refusal(400, 'give an object with either "text" or "texts", as in {"text": "win cash"}')
         if unknown := next((name for name in request if name not in OPTIONS), None):
