@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
 from threading import Thread
@@ -124,7 +124,7 @@ class PanelRows:
         """Call a function that reads panels; panels in main memory need no repair."""
         return read()
 
-    def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
+    def steps(self, numbers: list[int], progress: Progress | None) -> Generator[None, None, None]:
         """Compute panels, in order, which need all panels before them; yield after each."""
         ends = np.cumsum([self.n - self._start(number) for number in numbers]).tolist()
         with ThreadPoolExecutor(1) as writer:
@@ -242,7 +242,7 @@ class StoredRows(PanelRows):
                 for _ in self.steps(self.panels.missing(), progress):
                     pass
 
-    def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
+    def steps(self, numbers: list[int], progress: Progress | None) -> Generator[None, None, None]:
         """Compute some panels, and damaged panels before them; yield after each."""
         if numbers:
             before = sorted(set(range(max(numbers))) - set(numbers))
@@ -400,14 +400,16 @@ def _complete(store: Store, several: list[tuple[StoredGram, GramRequest]], progr
     shared = _SharedPass([request for _, request in several])
     if not shared.possible(request.kernel.structure.read(request.examples.take(np.arange(1)))):
         return
-    with store.writing([stored for stored, _ in several]):
+    with store.writing([stored for stored, _ in several]), ExitStack() as opened:
         missing = [stored.panels.missing() for stored, _ in several]  # another process may have computed some
         longest = max(range(len(several)), key=lambda position: len(missing[position]))
         steps = []
         for position, pair in enumerate(several):
             rows = StoredRows(*pair)
             rows.prepare = partial(_KernelOfPass, shared, position)
-            steps.append(rows.steps(missing[position], progress if position == longest else None))
+            making = rows.steps(missing[position], progress if position == longest else None)
+            # Else the collector of garbage ends them after an error, and waits for threads under any lock.
+            steps.append(opened.enter_context(closing(making)))
         for number in sorted(set().union(*missing)):
             for numbers, making in zip(missing, steps, strict=True):
                 if number in numbers:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import gc
 import os
 import re
 import shutil
@@ -101,24 +100,13 @@ def require_free(needed: int, purpose: str, remedy: str) -> None:
 
 def _limits() -> Iterator[tuple[str, int]]:
     """Names of the limits of main memory, and the bytes that they leave."""
-    for thread in _threads():
+    for thread in threading.enumerate():
         if thread.name == FREEING and thread is not threading.current_thread():
             thread.join()
     yield "the memory of this computer", _available_memory()
     yield from (("the limit of this container (cgroup)", left) for left in cgroup_memory(MEMBERSHIP, GROUPS))
     yield from ((f"the limit of this process ({name})", left) for name, left in _own_limits(STATUS))
     yield "memory (--memory)", max(0, _bound.get() - _resident())
-
-
-def _threads() -> list[threading.Thread]:
-    """All threads. Garbage collected inside `enumerate`, which holds a lock, could wait for a thread."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return threading.enumerate()
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _resident() -> int:
