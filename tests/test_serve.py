@@ -1685,7 +1685,7 @@ def send_for_long(client, data):
 
 @pytest.mark.parametrize("request_", [HEALTH, None])
 def test_clients_that_close_without_reading_leave_nothing_behind(request_, models):
-    """A server held 60 KB of each such connection for a minute; 2,000 connections take up to 30 MB."""
+    """A server held 60 KB of each such connection for a minute; 2,000 take 30 MB for a moment."""
 
     def attack():
         while time.monotonic() < until:
@@ -1702,7 +1702,9 @@ def test_clients_that_close_without_reading_leave_nothing_behind(request_, model
             thread.start()
         for thread in threads:
             thread.join()
-        assert attacks.resident(server.process.pid, children=False) < before + 60
+        while (memory := attacks.resident(server.process.pid, children=False)) > before + 12:
+            assert time.monotonic() < until + 10, memory - before
+            time.sleep(0.1)
         assert server.predict(text="a")[0] == 200
 
 

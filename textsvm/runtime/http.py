@@ -35,6 +35,7 @@ from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import unquote
 
 from textsvm.errors import InputError
+from textsvm.runtime import memory
 from textsvm.runtime.plain_json import error_body
 
 try:
@@ -53,6 +54,8 @@ except ImportError:  # Windows
 #: Seconds to send the last bytes of an answer.
 _LAST_BYTES = 5.0
 #: Connections that wait to be accepted.
+#: New connections after which freed memory is returned to the system, in a second with few of them.
+_MANY = 200
 _BACKLOG = 2048
 #: Bytes that the operating system holds of a connection in each direction.
 _SOCKET_BUFFER = 1 << 15
@@ -117,7 +120,8 @@ def name_of(host: str) -> str:
 def is_of_own_page(request: HttpRequest) -> bool:
     """Whether `Origin` is missing, or has the scheme, host and port that the request was sent to.
 
-    A proxy that encrypts tells the scheme, the outermost first; pages of other sites may not send its field.
+    A proxy that speaks TLS sets X-Forwarded-Proto; the first value is that of the outermost. A browser lets
+    no page of another site set this field without the permission of the server.
     """
     origin, host = request.headers.get("origin"), request.headers.get("host")
     scheme = request.headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
@@ -128,9 +132,9 @@ def is_of_own_page(request: HttpRequest) -> bool:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Names of a server: a page of another site may give its own name this computer's address."""
+    """Accepted values of Host, against DNS rebinding: a foreign name with the address of this computer."""
 
-    address: str = ""  #: That it listens at; any address with ""
+    address: str = ""  #: Numeric address that the server listens at; any address with ""
     names: frozenset[str] = frozenset()  #: In small letters
 
     def refusal(self, request: HttpRequest) -> HttpAnswer | None:
@@ -161,6 +165,7 @@ class _Turns:
         self.connections: set[_Connection] = set()
         self.oldest_first: dict[_Connection, None] = {}  #: Connections that wait for their clients
         self.held, self._most_held = 0, most_held
+        self.n_new = 0  #: Connections since memory was returned
         #: For the first bytes and for the rest of requests: heaps of connections, and the seconds of the last
         queue = list[tuple[float, int, _Connection]]
         self._queues = queue(), queue()
@@ -211,9 +216,15 @@ class _Turns:
             largest.give_way()
 
     async def watch(self) -> None:
-        """Check all connections once a second."""
+        """Check all connections once a second, and return the memory of many that have gone."""
+        before = 0
         while True:
             await asyncio.sleep(1)
+            new, before = self.n_new - before, self.n_new
+            if self.n_new > _MANY and 10 * new < _MANY:
+                self.n_new = before = 0
+                gc.collect()
+                memory.trim()
             for connection in list(self.connections):
                 connection.check()
 
@@ -268,6 +279,7 @@ class _Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=0)  # `pause_writing` tells of every unread answer
         self.turns.connections.add(self)
+        self.turns.n_new += 1
         if len(self.turns.connections) > self.limits.connections:
             oldest = next(iter(self.turns.oldest_first))
             del self.turns.oldest_first[oldest]
