@@ -310,3 +310,17 @@ def test_many_pieces_are_thinned_for_the_estimate(novels, monkeypatch):
     assert len({corpus.piece_of[i] for i in found.indices}) == 12
     verdict = estimate.verdict_of(model, corpus, found)
     assert (verdict.value, verdict.n, verdict.constant) == (1.0, 12, 0.5)
+
+
+@pytest.mark.parametrize("option", [("--chunk", "300"), ("--strip-common",)])
+@pytest.mark.parametrize("command", ["train", "cv", "tune"])
+def test_only_single_texts_are_cut_or_stripped(command, option, tmp_path):
+    """An option that would reach nothing is refused: columns have no pieces and no shared lines."""
+    rows = "".join(f"{'ab'[i % 2]},Sent by the list number {i},words of the text {i}\n" for i in range(12))
+    (tmp_path / "t.csv").write_text("label,head,body\n" + rows)
+    output = () if command == "cv" else ("-o", tmp_path / "m")
+    columns = ("--text", "head", "--text", "body", "--label", "label")
+    result = run(command, tmp_path / "t.csv", *columns, *option, *output)
+    assert result.returncode == 1
+    assert b"is no single column of texts" in result.stderr
+    assert not (tmp_path / "m").exists()

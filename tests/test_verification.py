@@ -195,3 +195,45 @@ def test_tables_and_files_are_disputed_alike(folders):
     )
     assert of_file["scores"] == of_table["scores"]
     assert of_table["id"] == "x"
+
+
+@pytest.mark.parametrize("spelling", [("--text", "head", "--text", "body"), ("--text", "head,body")])
+def test_several_columns_are_one_text(folders, spelling):
+    """Of the known texts and of the disputed ones."""
+    writers, texts, labels = library(4, 3)
+
+    def row(name, text):
+        return f"{name},{text[:700]},{text[700:]}\n"
+
+    own = writers[2](50, 600)
+    (folders / "k.csv").write_text("who,head,body\n" + "".join(map(row, labels, texts)))
+    (folders / "d.csv").write_text("id,head,body\n" + row("x", own))
+    (folders / "joined.csv").write_text("who,text\n" + "".join(
+        f"{label},{text[:700]} {text[700:]}\n" for label, text in zip(labels, texts, strict=True)
+    ))  # fmt: skip
+    (folders / "joined.txt").write_text(f"{own[:700]} {own[700:]}")
+    options = ("--label", "who", "--json")
+    several = run("verify", folders / "k.csv", folders / "d.csv", *spelling, *options)
+    single = run("verify", folders / "joined.csv", folders / "joined.txt", "--text", "text", *options)
+    first, second = (json.loads(result.stdout)["texts"][0] for result in (several, single))
+    assert first["length"] == second["length"] > 2000
+    np.testing.assert_allclose(first["scores"], second["scores"], atol=0.05)
+
+
+def test_folders_are_books(tmp_path):
+    """--level tells authors from books, and --groups compares a piece with other books alone."""
+    writers = [author(seed, 0.35) for seed in range(4)]
+    for a, write in enumerate(writers):
+        for book in (0, 1):
+            text = write(book, 500)
+            for k in (0, 1):
+                path = tmp_path / "authors" / f"author {a}" / f"book {book}" / f"{k}.txt"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text[700 * k : 700 * (k + 1)])
+    (tmp_path / "d.txt").write_text(writers[1](9, 300)[:700])
+    options = (tmp_path / "authors", tmp_path / "d.txt", "--level", "1", "--json")
+    alone, grouped = (
+        json.loads(run("verify", *options, *more).stdout)["texts"][0] for more in ((), ("--groups", "folder"))
+    )
+    assert alone["authors"] == grouped["authors"] == [f"author {a}" for a in range(4)]
+    assert np.mean(alone["own"]) > np.mean(grouped["own"])

@@ -444,7 +444,7 @@ def hold_out(
 def cut(console: Console, corpus: Corpus, learning: LearningOptions) -> Corpus:
     """The training texts as --chunk and --strip-common ask for; warns of shared lines that tell a class."""
     pieces = Pieces(learning.chunk)
-    if corpus.columns is None and len(corpus.texts):
+    if corpus.of_single_texts:
         labels = [label if isinstance(label, str) else "" for label in corpus.labels or [""] * len(corpus)]
         common, blocks = Pieces.without_common(corpus.texts, labels, learning.chunk)
         if learning.strip_common:
@@ -453,7 +453,7 @@ def cut(console: Console, corpus: Corpus, learning: LearningOptions) -> Corpus:
             console.say(f"note: {'; '.join([*blocks, left_out])}")
         for block in blocks if not learning.strip_common else ():
             console.warn(f"{block}; --strip-common leaves them out")
-    if pieces == Pieces():
+    if pieces == Pieces() and (corpus.of_single_texts or not learning.strip_common):
         return corpus
     corpus, n = corpus.cut(pieces), len(corpus)
     if learning.chunk is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,6 +47,8 @@ def verify(
     from textsvm.evaluation import verification
 
     console = Console(printing.quiet)
+    if reading.text:  # several columns are one text
+        reading = replace(reading, text=[",".join(reading.text)])
     corpus = corpora.read(console, texts, reading, options.NoLearning())
     corpora.say_grouping(console, corpus)
     recorded = {"text": reading.text[0]} if reading.text else {}
@@ -81,8 +84,8 @@ def _show(console: Console, name: str, result: Verification) -> None:
         (printable(result.authors[i]), f"{result.scores[i]:.2f}", result.verdict(result.scores[i]))
         for i in order[:SHOWN]
     ]
-    if more := len(order) - SHOWN:
-        rows += [(f"and {more} more", "", "")] * (more > 0)
+    if len(order) > SHOWN:
+        rows.append((f"and {len(order) - SHOWN} more", "", ""))
     console.table(printable(name), rows, ("author", "score", "verdict"))
     low, high = result.limits
     console.line(

@@ -365,10 +365,17 @@ class Corpus:
             raise InputError(f"{self.source} has no part {part!r}; {there}")
         return self.subset(rows)
 
+    @property
+    def of_single_texts(self) -> bool:
+        """Whether a document is a text, without columns or vectors beside it."""
+        return self.columns is None and self.vectors is None and len(self.texts) > 0
+
     def cut(self, pieces: Pieces) -> Corpus:
         """The pieces of the texts; those of a text are a group, unless the texts are in groups."""
-        if self.columns is not None or not len(self.texts) or self.vectors is not None:
-            raise InputError(f"{self.source} is no single column of texts, and only these are cut to pieces")
+        if not self.of_single_texts:
+            raise InputError(
+                f"{self.source} is no single column of texts; only texts are cut, or have shared lines"
+            )
         texts, numbers = pieces.cut_all(self.texts)
         if pieces.length is None:
             return replace(self, texts=texts, pieces=pieces)
