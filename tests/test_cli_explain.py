@@ -83,3 +83,21 @@ def test_a_page_ends_in_html(spam, tmp_path, name):
     assert result.returncode == 2
     assert b".html" in result.stderr
     assert not [*tmp_path.iterdir()]
+
+
+def test_several_labels_are_a_list_of_words(tmp_path):
+    texts = ["win cash now", "a cash prize to win", "lunch at noon", "see you at noon"] * 3
+    labels = [("spam", "money"), ("money", "spam"), ("food",), ("food", "time")] * 3
+    rows = "".join(
+        json.dumps({"text": t, "labels": list(y)}) + "\n" for t, y in zip(texts, labels, strict=True)
+    )
+    (tmp_path / "t.jsonl").write_text(rows)
+    options = ("--text", "text", "--label", "labels", "--multilabel", "--kernel", "spectrum:3")
+    assert run("train", tmp_path / "t.jsonl", *options, "-o", tmp_path / "m").returncode == 0
+    shown = run(
+        "explain", tmp_path / "m", "-", "-o", tmp_path / "e.html", stdin=b"win cash now"
+    ).stdout.decode()
+    page = (tmp_path / "e.html").read_text("utf-8")
+    for said in (shown, page):
+        assert "money, spam" in said
+        assert "('" not in said

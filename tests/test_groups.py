@@ -333,7 +333,7 @@ def test_train_says_how_good_the_model_is_on_new_groups(options, tmp_path):
     assert float(said.split()[0]) > 95
     assert "new groups" not in said
     said, _ = last_line(*corpus, *options, *model, "--groups", "book")
-    assert float(said.split()[0]) < 80  # 4 groups are tested if folds are not
+    assert float(said.split()[0]) <= 75  # 4 groups are tested if folds are not
     assert "of new groups, held out of training" in said
     shown = json.loads(run("model", tmp_path / "a.textsvm", "--json").stdout)
     assert shown["info"]["groups"] == "book"

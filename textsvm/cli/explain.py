@@ -17,7 +17,7 @@ from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import REPORTS, Force, Kind, Output
 from textsvm.errors import first_few, plural, printable
-from textsvm.reporting.formatting import runs, sides, visible
+from textsvm.reporting.formatting import label_text, runs, sides, visible
 from textsvm.reporting.tables import DIALECTS, json_line, line_of
 
 if TYPE_CHECKING:
@@ -155,14 +155,8 @@ def _write_page(
 
 def _show(console: Console, identifier: str, explanation: Explanation) -> None:
     """Print an explanation."""
-    is_regression = explanation.towards is None
-    prediction = explanation.prediction
-    if is_regression:
-        prediction = f"{prediction:.4g}"
-    elif isinstance(prediction, tuple):
-        prediction = ", ".join(map(str, prediction))
-    head = Text(printable(f"{identifier}: {prediction}"), style="bold")
-    if not is_regression:
+    head = Text(printable(f"{identifier}: {label_text(explanation.prediction)}"), style="bold")
+    if explanation.towards is not None:
         value = f"  (value {explanation.value:+.4f}, positive for {explanation.towards})"
         head.append(printable(value), style="not bold dim")
     console.stdout.print(head, soft_wrap=True)
@@ -231,7 +225,7 @@ def _merged(feature: Feature | Substring) -> str:
 def _show_summary(console: Console, explained: Sequence[Explanation]) -> None:
     """Print the number of documents of each prediction, and the substrings that contribute most in all."""
     if explained[0].towards is not None:
-        counts = Counter(str(explanation.prediction) for explanation in explained)
+        counts = Counter(label_text(explanation.prediction) for explanation in explained)
         rows = [(printable(label), f"{count:,}") for label, count in counts.most_common()]
         console.table(f"{len(explained):,} documents", rows, ("prediction", "documents"))
     totals: dict[object, dict[str, float]] = defaultdict(lambda: defaultdict(float))

@@ -202,7 +202,7 @@ class _Style(NamedTuple):
 
 
 def _values(content: str | list[Node], quirks: bool) -> list[Declaration]:
-    """The declarations that may hide of a style attribute, or of the block of a rule."""
+    """The declarations of a style attribute, or of the block of a rule, that can hide text."""
     return [
         (node.important, name, value)
         for node in import_module("tinycss2").parse_blocks_contents(content)

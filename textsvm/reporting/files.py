@@ -20,7 +20,15 @@ from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.model.trained import TrainedModel, as_model
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
-from textsvm.reporting.formatting import classes_table, cut, length_alone, metric_rows, printable, visible
+from textsvm.reporting.formatting import (
+    classes_table,
+    cut,
+    label_text,
+    length_alone,
+    metric_rows,
+    printable,
+    visible,
+)
 from textsvm.reporting.report import MISTAKES, Mistake, Report, make_report
 from textsvm.runtime.files import replacing
 
@@ -200,7 +208,7 @@ def _disagreements(models: SideBySide) -> str:
     if not rows:
         return ""
     head = ["where they disagree", "truth", *models.names, "text"]
-    return _plain_table(head, [[sections.label_text(cell) for cell in row] for row in rows])
+    return _plain_table(head, [[label_text(cell) for cell in row] for row in rows])
 
 
 def _plain_table(head: list[str], rows: Iterable[list[str]]) -> str:

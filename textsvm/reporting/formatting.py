@@ -114,6 +114,13 @@ def runs(text: str, symbols: Floats) -> list[tuple[str, int]]:
     return [("".join(symbol for symbol, _ in run), step) for step, run in pairs]
 
 
+def label_text(label: object) -> str:
+    """A label, several labels, or a number with four digits."""
+    if isinstance(label, tuple):
+        return ", ".join(map(str, label))
+    return f"{label:.4g}" if isinstance(label, float) else str(label)
+
+
 def sides(explanation: Explanation) -> tuple[str, str]:
     """Names of the sides for which positive and negative contributions speak."""
     if explanation.towards is None:

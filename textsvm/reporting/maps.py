@@ -13,7 +13,7 @@ from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting.charts import SHAPES, TOP, WIDE, Axis, Chart, percent, plain, ticks
 from textsvm.reporting.curves import card, key_of
-from textsvm.reporting.formatting import cut, html_table, safe, section, sides
+from textsvm.reporting.formatting import cut, html_table, label_text, safe, section, sides
 from textsvm.runtime.compiled import scipy
 
 #: Leaves of a tree; a larger tree is not drawn.
@@ -81,7 +81,7 @@ def rolling_section(model: TrainedModel, pieces: Corpus, explained: Sequence[Exp
         charts.append(chart.svg())
     key = [(f"{shape_of(code)} {line}", colour_of(code)) for code, line in enumerate(lines)]
     cells = zip(pieces.ids, explained, strict=True)
-    listed = [(safe(name), safe(str(own.prediction)), f"{own.value:+.3f}") for name, own in cells]
+    listed = [(safe(name), safe(label_text(own.prediction)), f"{own.value:+.3f}") for name, own in cells]
     table = html_table(("piece", "class", "decision"), listed)
     note = "The decision of a text is the mean of those of its pieces."
     drawn = section("Which piece is whose", key_of(key, len(key)), *charts, note=note, style="wide")

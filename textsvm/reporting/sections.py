@@ -36,6 +36,7 @@ from textsvm.reporting.formatting import (
     format_metric,
     html_table,
     key,
+    label_text,
     runs,
     safe,
     section,
@@ -124,11 +125,6 @@ def models_note(models: SideBySide) -> str:
         f"{models.names[0]}, with its 95 % bootstrap interval over documents{test}. The models agree on "
         f"{models.alike:,} documents{wrong}. Documents on which a model is {alone}: {only}."
     )
-
-
-def label_text(label: object) -> str:
-    """A label, or a number with four digits."""
-    return f"{label:.4g}" if isinstance(label, float) else str(label)
 
 
 def _metric(models: SideBySide) -> str:
@@ -447,10 +443,8 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
 def explanation_section(name: str, explanation: Explanation) -> str:
     """A document: its passages by their contribution, the whole text in colours, and similar texts."""
     towards, against = sides(explanation)
-    is_regression = explanation.towards is None
-    prediction = f"{explanation.prediction:.4g}" if is_regression else str(explanation.prediction)
-    meaning = "" if is_regression else f", positive for {towards}"
-    verdict = f"{prediction}, value {explanation.value:+.4f}{meaning}"
+    meaning = "" if explanation.towards is None else f", positive for {towards}"
+    verdict = f"{label_text(explanation.prediction)}, value {explanation.value:+.4f}{meaning}"
     styles = key({"c2": f"speaks for {safe(towards)}", "c1": f"speaks for {safe(against)}"})
     head = f'<article><h3>{safe(name)}</h3><p class="note">{safe(verdict)}</p>{styles}'
     shares = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""

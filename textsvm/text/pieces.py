@@ -23,7 +23,7 @@ from textsvm.arrays import Floats, Ints, Json
 from textsvm.errors import InputError, first_few, printable
 
 LEAST = 100  #: Fewest characters of a piece
-ROOM = 10  #: A cut is moved by at most this part of the length of a piece
+ROOM = 10  #: A cut is moved by at most 1 / ROOM of the length of a piece
 #: Where a text may be cut, the best first: behind an empty line, a sentence or a word.
 _ENDS = [re.compile(end) for end in (r"\n[^\S\n]*\n", r"[.!?…][\"'’”»)\]]*\s+|[。！？]", r"\s+")]
 ZONE, SPAN = 400, 40_000  #: Lines and characters at the edges of a text that are compared
@@ -50,7 +50,7 @@ class Pieces:
     Examples
     --------
     >>> from textsvm import Pieces
-    >>> [len(piece) for piece in Pieces(100).cut("It is a sentence of 33 characters. " * 9)]
+    >>> [len(piece) for piece in Pieces(100).cut("It is a sentence of 34 characters. " * 9)]
     [105, 105, 105]
     """
 
