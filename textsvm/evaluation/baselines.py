@@ -43,12 +43,9 @@ WORDS = "TF-IDF characters + words, tuned C"
 _COLUMNS = "TF-IDF characters 1-5, scaled numbers + LinearSVC"
 _VECTORS = "scikit-learn SVC, rbf"
 _TUNED = ", tuned C"
-#: Returns the settings of a classifier, or a new classifier of scikit-learn.
-Maker = Callable[[], Any]
-#: Rows to train on and rows to test on.
-Part = tuple[Sequence[int], Sequence[int]]
-#: Documents per class in the warm-up.
-WARM_UP = 20
+Maker = Callable[[], Any]  #: Returns the settings of a classifier, or a new classifier of scikit-learn
+Part = tuple[Sequence[int], Sequence[int]]  #: Rows to train on and rows to test on
+WARM_UP = 20  #: Documents per class in the warm-up
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from textsvm.errors import InputError
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
-#: Maximum number of documents on a map; of a larger corpus a sample is drawn.
-MOST_DOCUMENTS = 2000
+MOST_DOCUMENTS = 2000  #: Maximum number of documents on a map; of a larger corpus a sample is drawn
 
 
 @dataclass(frozen=True)

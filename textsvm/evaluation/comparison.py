@@ -27,14 +27,10 @@ from textsvm.runtime.plain_json import to_json
 
 #: Predictions of a model, or several labels a document; None if a document has no prediction.
 Predictions: TypeAlias = "AnyArray | list[Any]"
-#: Keys of the report on the prediction of a document.
-COLUMNS = ("id", "label", "before", "after")
-#: Bootstrap resamples of the difference of two classifiers.
-RESAMPLES = 10_000
-#: Maximum number of disagreements shown.
-MOST_SHOWN = 12
-#: Symbols shown of the text of a disagreement.
-SYMBOLS = 240
+COLUMNS = ("id", "label", "before", "after")  #: Keys of the report on the prediction of a document
+RESAMPLES = 10_000  #: Bootstrap resamples of the difference of two classifiers
+MOST_SHOWN = 12  #: Maximum number of disagreements shown
+SYMBOLS = 240  #: Symbols shown of the text of a disagreement
 
 
 @dataclass(frozen=True)

@@ -29,46 +29,29 @@ from textsvm.model.trained import TrainedModel
 from textsvm.sources.copies import copy_groups, n_copies, text_digests
 from textsvm.text.documents import Documents, MultiView, batches
 
-#: Length of the p-mers.
-P = 4
-#: Maximum texts of the sample of training texts.
-SAMPLE = 2000
-#: The same for kernels whose time grows with the square of the length.
-SLOW_SAMPLE = 200
-#: Maximum symbols of a sample of more than `SLOW_SAMPLE` texts.
-SAMPLE_SYMBOLS = 1_000_000
-#: Share of the sample that is tested.
-TESTED = 0.2
-#: Texts of a class that a sample draws together if classes are rare.
-BLOCK = 10
-#: Bins of the histogram of margins for each power of two.
-BINS_PER_OCTAVE = 1 << 12
+P = 4  #: Length of the p-mers
+SAMPLE = 2000  #: Maximum texts of the sample of training texts
+SLOW_SAMPLE = 200  #: The same for kernels whose time grows with the square of the length
+SAMPLE_SYMBOLS = 1_000_000  #: Maximum symbols of a sample of more than `SLOW_SAMPLE` texts
+TESTED = 0.2  #: Share of the sample that is tested
+BLOCK = 10  #: Texts of a class that a sample draws together if classes are rare
+BINS_PER_OCTAVE = 1 << 12  #: Bins of the histogram of margins for each power of two
 #: Exponent of the smallest margin with a bin of its own; smaller margins share the first bin.
 FIRST_OCTAVE = -16
-#: Exponent from which margins share the last bin.
-LAST_OCTAVE = 16
-#: A smaller ratio of margins is a warning.
-LEAST_MARGIN = 0.8
-#: A text is foreign if more than this share of its symbols is new.
-FOREIGN = 0.5
-#: Factor by which shares of new symbols and p-mers may exceed the shares in training.
-FACTOR = 1.5
-#: Share by which they may exceed them in addition.
-MORE = 0.02
+LAST_OCTAVE = 16  #: Exponent from which margins share the last bin
+LEAST_MARGIN = 0.8  #: A smaller ratio of margins is a warning
+FOREIGN = 0.5  #: A text is foreign if more than this share of its symbols is new
+FACTOR = 1.5  #: Factor by which shares of new symbols and p-mers may exceed the shares in training
+MORE = 0.02  #: Share by which they may exceed them in addition
 #: Texts are unlike the support vectors if these have less than this share of their distinct p-mers.
 UNLIKE = 0.05
-#: Minimum distinct p-mers of the texts for this comparison.
-LEAST_PMERS = 20
-#: Minimum symbols of the support vectors for this comparison.
-LEAST_SYMBOLS = 500
-#: Texts that are compared.
-MOST_TEXTS = 100
-#: Symbols of the support vectors that are compared.
-COMPARED_SYMBOLS = 1 << 17
+LEAST_PMERS = 20  #: Minimum distinct p-mers of the texts for this comparison
+LEAST_SYMBOLS = 500  #: Minimum symbols of the support vectors for this comparison
+MOST_TEXTS = 100  #: Texts that are compared
+COMPARED_SYMBOLS = 1 << 17  #: Symbols of the support vectors that are compared
 #: Maximum symbols of support vectors whose p-mers are compared; above it, every k-th document.
 MOST_SYMBOLS = 1 << 24
-#: Symbols whose p-mers are compared at a time.
-SLAB = 1 << 20
+SLAB = 1 << 20  #: Symbols whose p-mers are compared at a time
 
 
 class Margins:

@@ -31,8 +31,7 @@ from textsvm.training.train import read_training_data
 #: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
 MOST, SECONDS, FOLDS = 2000, 2.0, 3
 OF_PIECES = 1000  #: Factor of the predicted seconds for pieces, which are few and far faster than predicted
-#: Minimum number of documents of a sample whose accuracy is worth a sentence.
-ENOUGH = 100
+ENOUGH = 100  #: Minimum number of documents of a sample whose accuracy is worth a sentence
 
 
 @dataclass(frozen=True)

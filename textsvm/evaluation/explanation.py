@@ -32,8 +32,7 @@ from textsvm.runtime.parallel import part as progress_of_part
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents, MultiView
 
-#: Documents explained together: each has a weight for every feature of the support vectors.
-CHUNK = 16
+CHUNK = 16  #: Documents explained together: each has a weight for every feature of the support vectors
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from textsvm.text.documents import Documents, MultiView
 if TYPE_CHECKING:
     from textsvm.linalg.vectors import Vectors
 
-#: Warn if more than this share of the symbols is not in the model's alphabet.
-UNSEEN = 0.05
+UNSEEN = 0.05  #: Warn if more than this share of the symbols is not in the model's alphabet
 #: Warn if more than this share of the documents are training documents.
 SEEN = 0.01
 KNOWN = (

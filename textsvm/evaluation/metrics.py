@@ -43,10 +43,8 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
 from textsvm.errors import InputError
 
-#: A wider range of whole numbers is not treated as grades: years, prices.
-MOST_GRADES = 1000
-#: The k of precision at k, as far as there are as many labels.
-AT = (1, 3, 5)
+MOST_GRADES = 1000  #: A wider range of whole numbers is not treated as grades: years, prices
+AT = (1, 3, 5)  #: The k of precision at k, as far as there are as many labels
 
 
 def scores(

@@ -32,8 +32,7 @@ from textsvm.model.labels import label_sets
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
-#: Counts of resamples in memory at a time.
-BLOCK = 1 << 22
+BLOCK = 1 << 22  #: Counts of resamples in memory at a time
 #: Most decision values for intervals of areas under curves, which rank them in every resample.
 MOST_RANKED = 2_000_000
 

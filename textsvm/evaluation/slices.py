@@ -19,8 +19,7 @@ METRICS = {
     "multilabel": ("micro_f1", "subset_accuracy"),
     "regression": ("mae", "rmse"),
 }
-#: Metrics for which less is better.
-ERRORS = ("mae", "rmse")
+ERRORS = ("mae", "rmse")  #: Metrics for which less is better
 
 
 @dataclass(frozen=True)

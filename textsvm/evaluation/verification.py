@@ -38,15 +38,13 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.pieces import Pieces
 from textsvm.training.folds import as_groups
 
-#: Random parts of the substrings.
-PARTS = 32
+PARTS = 32  #: Random parts of the substrings
 #: Pieces of all known texts, and of a disputed text; of more a sample is drawn.
 MOST_PIECES = 600
 MOST_OF_ONE = 50
 #: Characters of a piece.
 LEAST, MOST = 500, 20_000
-#: Least area under the ROC curve at which verdicts are given.
-LEAST_AUC = 0.75
+LEAST_AUC = 0.75  #: Least area under the ROC curve at which verdicts are given
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,9 @@ from textsvm.readers.charsets import byte_order_mark
 
 #: Error for a file of Outlook, after its name.
 OUTLOOK = "is a message of Outlook (.msg), which is not read; save it as .eml, or convert it with msgconvert"
-#: Maximum bytes of a header; the rest is body.
-MAX_HEADER = 1 << 20
-#: Bytes at the beginning of a message that are searched for its first fields.
-_MAX_START = 1 << 16
-#: Maximum bytes of a value that is repaired: the time may grow with their square.
-_MAX_VALUE = 2000
+MAX_HEADER = 1 << 20  #: Maximum bytes of a header; the rest is body
+_MAX_START = 1 << 16  #: Bytes at the beginning of a message that are searched for its first fields
+_MAX_VALUE = 2000  #: Maximum bytes of a value that is repaired: the time may grow with their square
 # Repetitions are bounded, since `re` takes memory for each.
 _PRELUDE = re.compile(rb"(?:\xef\xbb\xbf|[\s\0]+|>?From (?![ \t]*:)[^\r\n]{0,2000}[\r\n]?){0,64}")
 _FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")

@@ -29,13 +29,11 @@ if TYPE_CHECKING:
 
     #: A keyword; a number; a length as a multiple of the font's size, and pixels; a colour.
     Value: TypeAlias = str | tuple[float, ...]
-    #: Importance, property, value.
-    Declaration: TypeAlias = tuple[bool, str, Value]
+    Declaration: TypeAlias = tuple[bool, str, Value]  #: Importance, property, value
     #: Last compound of a selector, those around it with their combinators, weight, declarations.
     Rule: TypeAlias = tuple[set[str], list[tuple[str, set[str]]], int, list[Declaration]]
 
-#: Numbers of "<" and ">" that are parsed, because some pages take a parser quadratic time.
-MAX_TAGS = 8000
+MAX_TAGS = 8000  #: Numbers of "<" and ">" that are parsed, because some pages take a parser quadratic time
 #: Nodes of a page that are read; rules of its style sheets that are compared with elements.
 MAX_NODES = 20_000
 MAX_RULES = 50_000
@@ -120,15 +118,13 @@ _PROPERTIES = _WITH_KEYWORDS | _SIZES | _MARGINS | _OFFSETS | _SYNONYMS.keys() |
 _PROPERTIES |= _SHAPES | {"opacity", "font"}
 _UNITS = {"px": 1, "pt": 4 / 3, "pc": 16, "in": 96, "cm": 37.8, "mm": 3.78, "rem": 16, "vw": 8, "vh": 6}
 _FONT_UNITS = {"em": 1.0, "ex": 0.5, "ch": 0.5}
-#: Pixels that a per cent of a box's width or height stands for.
-_PER_CENT = 8
+_PER_CENT = 8  #: Pixels that a per cent of a box's width or height stands for
 #: Pixels before the left or upper edge at which text is outside of the window, and the least readable size.
 _OUTSIDE = -400
 _TINY = 2
 _CLEAR = (-1.0, -1.0, -1.0)
 _COMPOUND = re.compile(r"(\*|[a-z][\w-]*)?((?:[.#][^\s.#:>+~\[*]+)*)", re.IGNORECASE)
-#: Combinators: a descendant or a child of an element.
-_COMBINATOR = re.compile(r"\s*(>|\s)\s*")
+_COMBINATOR = re.compile(r"\s*(>|\s)\s*")  #: Combinators: a descendant or a child of an element
 #: Pseudo-classes and elements of CSS; a rule with another has no effect, and those with one are not applied.
 _PSEUDO = re.compile(
     r"::?(?:hover|link|visited|active|focus[\w-]*|first-[\w-]+|last-[\w-]+|only-[\w-]+|nth-[\w-]+|before|after|"

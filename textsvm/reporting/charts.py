@@ -27,12 +27,9 @@ LEFT = 52
 RIGHT = 18
 TOP = 30
 BOTTOM = 42
-#: Width of a chart as wide as the page, in pixels.
-WIDE = 760
-#: Height of a line of `intervals_chart`, in pixels.
-LINE_HEIGHT = 46
-#: Height of a bar of `bars_chart`, in pixels.
-BAR = 20
+WIDE = 760  #: Width of a chart as wide as the page, in pixels
+LINE_HEIGHT = 46  #: Height of a line of `intervals_chart`, in pixels
+BAR = 20  #: Height of a bar of `bars_chart`, in pixels
 #: Colours of the light theme of report.css.
 COLOURS = {
     "c1": "#0072b2", "c2": "#d55e00", "c3": "#009e73", "c4": "#b5518f",

@@ -13,16 +13,11 @@ from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart
 from textsvm.reporting.formatting import cut, format_metric, safe, section
 from textsvm.reporting.report import worst_classes
 
-#: Curves that are shown at first.
-MOST_CURVES = 6
-#: Maximum number of curves that can be chosen.
-MOST_CHOICES = 100
-#: Bins of a histogram.
-BINS = 40
-#: Colours of curves in the style sheet.
-STYLES = 8
-#: Scores in the page's data; more are joined.
-MOST_SCORES = 20_000
+MOST_CURVES = 6  #: Curves that are shown at first
+MOST_CHOICES = 100  #: Maximum number of curves that can be chosen
+BINS = 40  #: Bins of a histogram
+STYLES = 8  #: Colours of curves in the style sheet
+MOST_SCORES = 20_000  #: Scores in the page's data; more are joined
 
 
 def roc(results: Results) -> str:

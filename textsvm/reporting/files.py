@@ -32,8 +32,7 @@ from textsvm.reporting.formatting import (
 from textsvm.reporting.report import MISTAKES, Mistake, Report, make_report
 from textsvm.runtime.files import replacing
 
-#: Metrics in the `repr` of a report.
-MAIN = ("accuracy", "macro_f1", "micro_f1", "rmse")
+MAIN = ("accuracy", "macro_f1", "micro_f1", "rmse")  #: Metrics in the `repr` of a report
 
 
 def write(report: Report, path: str | os.PathLike[str]) -> None:

@@ -47,8 +47,7 @@ SHARES = {
     "accuracy", "precision", "recall", "f1", "macro_f1", "micro_f1", "micro_precision", "micro_recall",
     "subset_accuracy", "precision_at_1", "precision_at_3", "precision_at_5", "break_even",
 }  # fmt: skip
-#: Steps of colour for positive and for negative contributions.
-LEVELS = 4
+LEVELS = 4  #: Steps of colour for positive and for negative contributions
 
 
 def safe(value: object) -> str:

@@ -27,10 +27,8 @@ from textsvm.reporting.formatting import (
 from textsvm.reporting.maps import map_sections
 from textsvm.reporting.report import Report
 
-#: Maximum number of classes of a confusion matrix that is shown.
-MOST_CLASSES = 25
-#: Maximum number of classes of a matrix that fits beside a chart.
-MOST_BESIDE = 8
+MOST_CLASSES = 25  #: Maximum number of classes of a confusion matrix that is shown
+MOST_BESIDE = 8  #: Maximum number of classes of a matrix that fits beside a chart
 
 
 def render(report: Report) -> str:

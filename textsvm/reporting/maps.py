@@ -16,16 +16,11 @@ from textsvm.reporting.curves import card, key_of
 from textsvm.reporting.formatting import cut, html_table, label_text, safe, section, sides
 from textsvm.runtime.compiled import scipy
 
-#: Leaves of a tree; a larger tree is not drawn.
-MOST_LEAVES = 150
-#: Numbers of the colours of classes.
-PALETTE = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13)
-#: Maximum number of documents whose names are shown on the map.
-MOST_NAMED = 50
-#: Height of a leaf in pixels.
-_LEAF = 18
-#: Maximum number of symbols of a name.
-_MOST_SYMBOLS = 40
+MOST_LEAVES = 150  #: Leaves of a tree; a larger tree is not drawn
+PALETTE = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13)  #: Numbers of the colours of classes
+MOST_NAMED = 50  #: Maximum number of documents whose names are shown on the map
+_LEAF = 18  #: Height of a leaf in pixels
+_MOST_SYMBOLS = 40  #: Maximum number of symbols of a name
 #: Number of the colour of documents without a class.
 _NEUTRAL = 7
 _COMPONENTS = "The first two components of kernel PCA; near points have similar texts."

@@ -16,10 +16,8 @@ from textsvm.reporting.formatting import cut, html_table, key, safe, section
 from textsvm.reporting.html import json_element, page
 from textsvm.selection.doubts import Doubt
 
-#: Maximum number of texts on a page.
-MOST = 500
-#: Symbols shown of a text.
-SHOWN = 2000
+MOST = 500  #: Maximum number of texts on a page
+SHOWN = 2000  #: Symbols shown of a text
 #: Symbols shown of the text beside it.
 SHOWN_BESIDE = 800
 _ANY = '<option value="">any</option>'

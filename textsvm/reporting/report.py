@@ -25,16 +25,12 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 from textsvm.version import __version__
 
-#: Mistakes shown by default.
-MISTAKES = 10
-#: Maximum number of classes whose features are shown.
-MOST_CLASSES = 6
-#: Features shown of a class.
-FEATURES = 20
+MISTAKES = 10  #: Mistakes shown by default
+MOST_CLASSES = 6  #: Maximum number of classes whose features are shown
+FEATURES = 20  #: Features shown of a class
 #: Predicted seconds of a core for the explanations of a report: about half a minute on two cores.
 EXPLAINING = 60.0
-#: Maximum number of documents on the map of a report.
-MAP_DOCUMENTS = 500
+MAP_DOCUMENTS = 500  #: Maximum number of documents on the map of a report
 
 
 @dataclass(frozen=True)

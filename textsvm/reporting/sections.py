@@ -51,18 +51,13 @@ SHOWN_METRICS = (
     *("accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy"),
     *("roc_auc", "mae", "r2", "qwk", "log_loss"),
 )
-#: Slices in the chart.
-DRAWN_SLICES = 15
-#: Slices in the table.
-LISTED_SLICES = 100
+DRAWN_SLICES = 15  #: Slices in the chart
+LISTED_SLICES = 100  #: Slices in the table
 #: Style of a slice by its relation to all documents.
 SLICE_STYLES = {"worse": "c2", "better": "c3", "": "c7"}
-#: Symbols shown of a feature.
-SHOWN_FEATURE = 40
-#: Symbols shown of a document.
-SHOWN_SYMBOLS = 2000
-#: Symbols shown of a similar document.
-SHOWN_SIMILAR = 300
+SHOWN_FEATURE = 40  #: Symbols shown of a feature
+SHOWN_SYMBOLS = 2000  #: Symbols shown of a document
+SHOWN_SIMILAR = 300  #: Symbols shown of a similar document
 #: Symbols of a passage, and number of passages that are listed.
 PASSAGE = 300
 SHOWN_PASSAGES = 10

@@ -16,12 +16,9 @@ if TYPE_CHECKING:
 
 #: Libraries that write a format, which are no dependencies.
 WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}
-#: Delimiter and quotes.
-DIALECTS = {"csv": (",", csv.QUOTE_MINIMAL), "tsv": ("\t", csv.QUOTE_NONE)}
-#: Characters that no cell of Excel may have.
-_NOT_IN_EXCEL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-#: Most symbols of a cell of Excel.
-_MOST_SYMBOLS = 32_767
+DIALECTS = {"csv": (",", csv.QUOTE_MINIMAL), "tsv": ("\t", csv.QUOTE_NONE)}  #: Delimiter and quotes
+_NOT_IN_EXCEL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  #: Characters that no cell of Excel may have
+_MOST_SYMBOLS = 32_767  #: Most symbols of a cell of Excel
 #: Texts that a spreadsheet would run as a formula, with or without apostrophes before them.
 _FORMULA = re.compile(r"'*[\s\x00-\x1f\ufeff]*[=+@\-＝＋＠－].", re.DOTALL)
 _NUMBER = re.compile(r"\s*[+-]?[\d.,]*\d[.,]?([eE][+-]?\d+)?%?\s*", re.ASCII)

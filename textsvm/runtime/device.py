@@ -97,29 +97,23 @@ DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
 #: Package of machine code that was compiled in advance, an archive for each target of the compiler.
 SHIPPED = "textsvm_kernels_cuda13"
 
-#: Bytes allocated without checking free memory, which takes longer than a small task.
-SMALL = 1 << 28
+SMALL = 1 << 28  #: Bytes allocated without checking free memory, which takes longer than a small task
 
-#: Threads per block of `each` and `each_warp`.
-THREADS = 256
+THREADS = 256  #: Threads per block of `each` and `each_warp`
 
 #: Called with the name of a .cu file before it is first loaded in this process.
 on_load: Callable[[str], None] | None = None
 
-#: Steps of the Collatz sequences of 1 to 1,000 together, which probe.cu computes.
-_COLLATZ_STEPS = 59_542
-#: cudaErrorPeerAccessAlreadyEnabled.
-_ENABLED_ALREADY = 704
+_COLLATZ_STEPS = 59_542  #: Steps of the Collatz sequences of 1 to 1,000 together, which probe.cu computes
+_ENABLED_ALREADY = 704  #: cudaErrorPeerAccessAlreadyEnabled
 #: cudaDevAttrMultiProcessorCount, SingleToDoublePrecisionPerfRatio and MaxSharedMemoryPerBlockOptin.
 _MULTIPROCESSORS, _FLOAT64_RATIO, _SHARED_MEMORY = 16, 87, 97
 _PIP = 'pip install "cupy-cuda13x[ctk]" (or "cupy-cuda12x[ctk]", for drivers older than 580)'
-#: Paths that exist if the NVIDIA driver has a card.
-_CARD_PATHS = ("/proc/driver/nvidia", "/dev/nvidia0")
+_CARD_PATHS = ("/proc/driver/nvidia", "/dev/nvidia0")  #: Paths that exist if the NVIDIA driver has a card
 
 
 FORKED = "a process forked from one that used a GPU cannot; start it by spawn or forkserver"
-#: Whether this process was forked from a process that used a GPU.
-_forked = False
+_forked = False  #: Whether this process was forked from a process that used a GPU
 
 
 @dataclass(frozen=True)

@@ -51,24 +51,18 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-#: Seconds to send the last bytes of an answer.
-_LAST_BYTES = 5.0
-#: Connections that wait to be accepted.
+_LAST_BYTES = 5.0  #: Seconds to send the last bytes of an answer
 #: New connections after which freed memory is returned to the system, in a second with few of them.
 _MANY = 200
-_BACKLOG = 2048
-#: Bytes that the operating system holds of a connection in each direction.
-_SOCKET_BUFFER = 1 << 15
-#: Open files that are not connections.
-_OTHER_FILES = 64
+_BACKLOG = 2048  #: Connections that wait to be accepted
+_SOCKET_BUFFER = 1 << 15  #: Bytes that the operating system holds of a connection in each direction
+_OTHER_FILES = 64  #: Open files that are not connections
 #: Maximum bytes of a piece, except of long bodies; a turn parses a piece, or two of a short request.
 _PIECE = 1 << 12
 #: Parts of the target of a request that are not its path; the first may have a host.
 _NO_PATH = re.compile(r"^\w+://([^/?]*)|\?.*", re.DOTALL)
-#: Seconds of parsing after which the event loop does other work.
-_TURN = 0.001
-#: Estimated seconds of the event loop that a request takes beside its parsing.
-_REQUEST = 0.0002
+_TURN = 0.001  #: Seconds of parsing after which the event loop does other work
+_REQUEST = 0.0002  #: Estimated seconds of the event loop that a request takes beside its parsing
 
 
 @dataclass(frozen=True)

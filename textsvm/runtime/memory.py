@@ -38,22 +38,16 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 
-#: Name of threads that free memory, for which `free` waits.
-FREEING = "textsvm frees memory"
-#: File with the names of the control groups of this process.
-MEMBERSHIP = Path("/proc/self/cgroup")
-#: Root folder of control groups.
-GROUPS = Path("/sys/fs/cgroup")
-#: File with the memory use of this process.
-STATUS = Path("/proc/self/status")
+FREEING = "textsvm frees memory"  #: Name of threads that free memory, for which `free` waits
+MEMBERSHIP = Path("/proc/self/cgroup")  #: File with the names of the control groups of this process
+GROUPS = Path("/sys/fs/cgroup")  #: Root folder of control groups
+STATUS = Path("/proc/self/status")  #: File with the memory use of this process
 #: Parameters of `mallopt` (malloc.h).
 _TRIM_THRESHOLD = -1
 _MMAP_THRESHOLD = -3
 _ARENA_MAX = -8
-#: Advice of `madvise` (mman.h).
-_DONT_NEED = 4
-#: Limit from which a control group (version 1) has none.
-UNLIMITED = 1 << 62
+_DONT_NEED = 4  #: Advice of `madvise` (mman.h)
+UNLIMITED = 1 << 62  #: Limit from which a control group (version 1) has none
 #: Smallest limit of `bounded`: below it only rows and features are limited.
 LEAST_BOUND = 1 << 27
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}

@@ -28,12 +28,9 @@ from textsvm.errors import InputError
 from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
 
-#: Seconds to wait for a scheduler, and for its first worker.
-PATIENCE = 10.0
-#: Seconds to wait for new workers once all have gone.
-ABANDONED = 60.0
-#: Packages whose versions affect the bits of results.
-PACKAGES = ("textsvm", "numpy", "scipy", "numba")
+PATIENCE = 10.0  #: Seconds to wait for a scheduler, and for its first worker
+ABANDONED = 60.0  #: Seconds to wait for new workers once all have gone
+PACKAGES = ("textsvm", "numpy", "scipy", "numba")  #: Packages whose versions affect the bits of results
 
 _current: ContextVar[Workers | None] = ContextVar("textsvm_workers", default=None)
 

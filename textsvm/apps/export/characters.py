@@ -30,8 +30,7 @@ from textsvm.text.normal_form import IGNORABLE, JOINING, SPACED, begins, normali
 #: predecessor; changed by NFKC; changed by NFKC with case folding; default-ignorable; joiners stay behind it.
 #: The last two together: joiners and ZWSP stay behind it.
 SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED, IGNORED, KEEPS = (1 << bit for bit in range(8))
-#: Hangul syllables, which are composed by their numbers.
-HANGUL = range(0xAC00, 0xD7A4)
+HANGUL = range(0xAC00, 0xD7A4)  #: Hangul syllables, which are composed by their numbers
 #: Hangul: first leading consonant and vowel, the code point before the first final consonant.
 _LEADING, _VOWEL, _BEFORE_FINAL = 0x1100, 0x1161, 0x11A7
 #: Numbers of leading consonants, of vowels, and of final consonants with that of no consonant.
@@ -122,10 +121,8 @@ def hangul_pairs() -> Iterator[tuple[int, int, int]]:
 _ASKED = [*range(0xD800), *range(0xE000, 0x33000), *range(0xE0000, 0xE1000), 0xF0000]
 #: Combining characters of classes 224 and 9 that BERT's normaliser keeps.
 _MARK_224, _MARK_9 = "\u302e", "\u1b44"
-#: Characters around an asked one.
-_BETWEEN = "|0|"
-#: Largest `max_input_chars_per_word` that textsvm.c supports.
-MAX_WORD_CHARACTERS = 256
+_BETWEEN = "|0|"  #: Characters around an asked one
+MAX_WORD_CHARACTERS = 256  #: Largest `max_input_chars_per_word` that textsvm.c supports
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from textsvm.cli.console import Console, WrongUsage, wrong_usage
 from textsvm.cli.options import option
 from textsvm.cli.output import STDOUT
 
-#: Bytes of a page that is slow to load.
-LARGE_PAGE = 5_000_000
+LARGE_PAGE = 5_000_000  #: Bytes of a page that is slow to load
 
 FormatOption = Annotated[
     str | None,

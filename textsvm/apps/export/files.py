@@ -148,12 +148,9 @@ def source_of(name: str) -> bytes:
 
 #: Symbols of the names of classes in the lead and, if there are not more, in the title.
 MOST_SHOWN, MOST_TITLE = 80, 20
-#: Classes whose heaviest features are listed.
-MOST_CLASSES = 12
-#: Features of each kind that are listed.
-MOST_FEATURES = 12
-#: Symbols of a feature that are shown.
-SHOWN = 40
+MOST_CLASSES = 12  #: Classes whose heaviest features are listed
+MOST_FEATURES = 12  #: Features of each kind that are listed
+SHOWN = 40  #: Symbols of a feature that are shown
 #: Measures on texts held out of training, as the model records them.
 MEASURES = {
     "accuracy": "Accuracy", "macro_f1": "Macro-F1", "micro_f1": "Micro-F1",

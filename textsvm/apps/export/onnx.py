@@ -46,18 +46,13 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
 from textsvm.text.normal_form import JOINERS, ZWSP
 
-#: Name of a value, or a constant.
-Input = str | int | float | AnyArray | Sequence[Any]
-#: A pair (i, k) of numbers, k below BASE, is the key i * BASE + k.
-BASE = 1 << 31
-#: Symbol behind the last of a string.
-END = BASE - 1
+Input = str | int | float | AnyArray | Sequence[Any]  #: Name of a value, or a constant
+BASE = 1 << 31  #: A pair (i, k) of numbers, k below BASE, is the key i * BASE + k
+END = BASE - 1  #: Symbol behind the last of a string
 #: Types of ONNX.
 FLOAT, INT32, INT64, STRING, BOOL, DOUBLE = 1, 6, 7, 8, 9, 11
-#: Number of characters outside the table.
-OTHER = -1
-#: Number of padding.
-PADDING = -2
+OTHER = -1  #: Number of characters outside the table
+PADDING = -2  #: Number of padding
 
 
 class Graph:
@@ -561,8 +556,7 @@ OPSETS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
 IR_VERSION = 9
 #: Version of the operators with RegexFullMatch, for encoders, which onnxruntime 1.17 and later read.
 ENCODED = 20
-#: Names of outputs.
-OUTPUTS = ("label", "labels", "decision", "probabilities")
+OUTPUTS = ("label", "labels", "decision", "probabilities")  #: Names of outputs
 #: Largest file: protobuf's limit.
 MOST_BYTES = (1 << 31) - 1
 TOO_LARGE = "the model takes more than 2 GiB, the limit of ONNX files; take another format"

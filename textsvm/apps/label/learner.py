@@ -21,8 +21,7 @@ from textsvm.evaluation.results import clopper_pearson
 from textsvm.kernels.attribution import pieces
 from textsvm.runtime.parallel import Lock, one_blas_thread
 
-#: Label of a text, or its labels; None: unsure.
-Answer: TypeAlias = str | Sequence[str] | None
+Answer: TypeAlias = str | Sequence[str] | None  #: Label of a text, or its labels; None: unsure
 #: Labels of each answered text; None: unsure.
 Answers: TypeAlias = dict[int, tuple[str, ...] | None]
 AHEAD = 32  #: Number of texts ranked ahead of the answers

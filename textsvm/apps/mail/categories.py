@@ -37,16 +37,11 @@ if TYPE_CHECKING:
 
     from textsvm.apps.mail.features import Keys, Values
 
-#: Name for mail of no category.
-NONE = "none"
-#: Maximum number of categories, without `NONE`.
-MAX_CATEGORIES = 20
-#: Number of lessons of spam and ham that each category is trained against.
-REST = 1000
-#: Minimum probability of a recognised category.
-PROBABLE = 0.9
-#: A key that no feature has.
-OFFSET = 0
+NONE = "none"  #: Name for mail of no category
+MAX_CATEGORIES = 20  #: Maximum number of categories, without `NONE`
+REST = 1000  #: Number of lessons of spam and ham that each category is trained against
+PROBABLE = 0.9  #: Minimum probability of a recognised category
+OFFSET = 0  #: A key that no feature has
 
 
 class Categories:

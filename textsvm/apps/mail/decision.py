@@ -43,12 +43,10 @@ if TYPE_CHECKING:
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
 SPAM = 0.99
 HAM = 0.45
-#: Version of the text of a mail.
-READING = 2
+READING = 2  #: Version of the text of a mail
 #: Settings of the features, which a store holds.
 FEATURES = [READING, features.P, features.MAX_HEADER, features.MAX_BYTES, *features.SHARES]
-#: Slope before there are lessons of both kinds.
-PRIOR = 5.0
+PRIOR = 5.0  #: Slope before there are lessons of both kinds
 #: Decision value of the prior with the score .99 after ten lessons of each kind, and its upper bound.
 FIRST = 0.295
 LAST = 0.92

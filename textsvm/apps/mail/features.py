@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     Keys: TypeAlias = NDArray[np.uint64]
     Values: TypeAlias = NDArray[np.float32]
 
-#: Bytes of a feature.
-P = 4
+P = 4  #: Bytes of a feature
 #: Bytes that are read of the header fields, and of the text below.
 MAX_HEADER = 3000
 MAX_BYTES = 10_000
@@ -64,8 +63,7 @@ SHARES = (0.5, 0.2, 0.3)
 _FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789", b"000000000"))
 _FILE_HEADER = struct.Struct("<8s32s16sQ")
 _MAGIC = b"tsvmwts2"
-#: A word for display; of scripts without blanks a piece.
-_WORD = re.compile(r"\S{1,40}")
+_WORD = re.compile(r"\S{1,40}")  #: A word for display; of scripts without blanks a piece
 #: Fields that mailing list software writes.
 _LIST_FIELD = re.compile(
     r"^(?:(?:x-)?list-[\w-]*|mailing-list|precedence|errors-to|sender|x-beenthere|x-mailman-[\w-]*|x-original-date|x-loop)"

@@ -51,14 +51,10 @@ KINDS = ("spam", "ham")
 #: Bytes that are kept of a message.
 MAX_KEPT = 1 << 20
 FILE = "lessons.sqlite"
-#: Lessons whose kinds are categories.
-CATEGORIES_FILE = "categories.sqlite"
-#: SQLite's application id ("tsvm").
-APPLICATION = 0x7473766D
-#: Version of the tables.
-FORMAT = 2
-#: Upper bound of dual coefficients.
-C = 10.0
+CATEGORIES_FILE = "categories.sqlite"  #: Lessons whose kinds are categories
+APPLICATION = 0x7473766D  #: SQLite's application id ("tsvm")
+FORMAT = 2  #: Version of the tables
+C = 10.0  #: Upper bound of dual coefficients
 #: Seconds that a second writer waits.
 LOCK_TIMEOUT = 10.0
 _TABLES = """

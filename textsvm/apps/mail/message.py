@@ -42,13 +42,11 @@ from textsvm.readers.mail_header import repaired
 
 #: Decoded header fields of the text, in their order.
 FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
-#: Bytes of a message that are parsed, about.
-MAX_BYTES = 1 << 19
+MAX_BYTES = 1 << 19  #: Bytes of a message that are parsed, about
 #: Bytes of a piece between possible boundaries, and the bytes that even a late piece gets.
 MAX_PIECE = 1 << 17
 MIN_PIECE = 2048
-#: Number of pieces.
-MAX_PIECES = 400
+MAX_PIECES = 400  #: Number of pieces
 #: Characters of a header field, and number of header fields.
 MAX_FIELD = 2000
 MAX_FIELDS = 1000

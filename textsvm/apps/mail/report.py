@@ -20,8 +20,7 @@ _CONTRIBUTIONS = AttributionMethod(
     "substrings",
     "contribution of each character to the decision value of the present filter, which has learnt the mail",
 )
-#: Words that are shown of a mistake.
-_WORDS = 12
+_WORDS = 12  #: Words that are shown of a mistake
 
 
 def filter_report(opened: Filter, mistakes: int = 10) -> SavedReport:

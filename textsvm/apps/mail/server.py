@@ -54,12 +54,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 Classify = Callable[[bytes], Awaitable["Decision"]]
 Interface = Callable[[Classify], Awaitable[Callable[[], None]]]
-#: Seconds for a client to send its request, and to read its answer.
-CLIENT_TIMEOUT = 60.0
-#: Seconds for requests in progress when the server ends.
-STOP_TIMEOUT = 20.0
-#: Seconds for new clients to begin their request when the server ends.
-FIRST_LINE_TIMEOUT = 0.2
+CLIENT_TIMEOUT = 60.0  #: Seconds for a client to send its request, and to read its answer
+STOP_TIMEOUT = 20.0  #: Seconds for requests in progress when the server ends
+FIRST_LINE_TIMEOUT = 0.2  #: Seconds for new clients to begin their request when the server ends
 #: Maximum number of clients: 700 of the usual 1,024 file descriptors; the rest are for the store.
 MAX_CLIENTS = 700
 #: Bytes up to which a message is small, and up to which it is medium.
@@ -67,30 +64,23 @@ SMALL = 1 << 15
 LARGE = 1 << 20
 #: Bytes of all messages together above which messages that are not small are refused.
 MAX_HELD = spamd.LARGEST
-#: Number of large messages that may wait.
-MAX_WAITING = 8
-#: Number of connections that may wait; Linux refuses further clients.
-BACKLOG = 1024
-#: Number of connections that are accepted in a step of the event loop.
-ACCEPTED = 16
+MAX_WAITING = 8  #: Number of large messages that may wait
+BACKLOG = 1024  #: Number of connections that may wait; Linux refuses further clients
+ACCEPTED = 16  #: Number of connections that are accepted in a step of the event loop
 #: Seconds before a refusal while more than `BUSY_CLIENTS` clients are connected.
 REFUSAL_DELAY = 1.0
 BUSY_CLIENTS = 20
 #: Bytes of the longest line of a request, and of all its lines.
 MAX_LINE = 1 << 14
 MAX_LINES = 1 << 16
-#: Bytes that are received or sent in a step.
-_PART = 1 << 16
+_PART = 1 << 16  #: Bytes that are received or sent in a step
 #: Number of parts of fewer than `SHORT` bytes after which a client is read only every `PAUSE` seconds.
 FREE_PARTS = 8
 SHORT = 1024
 PAUSE = 0.1
-#: Cost of a message of no bytes, in bytes.
-MESSAGE_COST = 1000
-#: Seconds of processor time for a message; the usual limits of reading bound it to a few.
-CPU_LIMIT = 30.0
-#: Seconds between updates of the model that decides, while lessons wait.
-REFRESH = 0.5
+MESSAGE_COST = 1000  #: Cost of a message of no bytes, in bytes
+CPU_LIMIT = 30.0  #: Seconds of processor time for a message; the usual limits of reading bound it to a few
+REFRESH = 0.5  #: Seconds between updates of the model that decides, while lessons wait
 #: Increments of `nice`, by the name of the threads; small messages have none.
 PRIORITIES = {"medium": 5, "large": 10, "learn": 5}
 _TOO_MANY = "too many large messages at once; try again"

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 FRAME = struct.Struct("<IIH")
 LOAD, PREDICT, DESCRIBE, CANCEL = range(4)
-#: Status of a request with a text that is too long to be predicted among others.
-APART = 0
+APART = 0  #: Status of a request with a text that is too long to be predicted among others
 #: Number of a frame that answers no request but shows that the worker is at work, or, with a body, names a
 #: model that must be loaded again.
 PROGRESS_NUMBER = 0

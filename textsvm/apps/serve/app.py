@@ -28,18 +28,13 @@ from textsvm.runtime.plain_json import error_body
 
 #: Upper bounds of the histogram of latencies, in seconds.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-#: Bytes of a body up to which it goes to the first worker, at once.
-_DIRECT = 1 << 12
-#: Requests that the second worker has at a time.
-_LARGE = 2
+_DIRECT = 1 << 12  #: Bytes of a body up to which it goes to the first worker, at once
+_LARGE = 2  #: Requests that the second worker has at a time
 #: Settings of glibc: freed memory of large texts goes back to the system.
 _ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "1048576"}
-#: Bytes for the worker that it has not read; above them more requests are refused.
-_UNREAD = 1 << 23
-#: Seconds between looks at the waiting requests.
-_LOOK = 0.25
-#: Seconds between attempts to start a worker or to load a missing model.
-_AGAIN = 2.0
+_UNREAD = 1 << 23  #: Bytes for the worker that it has not read; above them more requests are refused
+_LOOK = 0.25  #: Seconds between looks at the waiting requests
+_AGAIN = 2.0  #: Seconds between attempts to start a worker or to load a missing model
 
 
 @dataclass(frozen=True)

@@ -42,34 +42,23 @@ from textsvm.kernels.spelling import spell
 from textsvm.model.rules import NumberRule, margins
 from textsvm.runtime.plain_json import error_body, unambiguous_json
 
-#: Seconds that a call should take.
-GOAL = 0.01
-#: Maximum texts of a call.
-MOST_TEXTS = 256
-#: Maximum symbols of a call.
-MOST_SYMBOLS = 1 << 15
-#: Maximum texts of a request in a call while others wait.
-TURN = 16
-#: Maximum bytes of an answer, approximately.
-MOST_ANSWER = 1 << 22
+GOAL = 0.01  #: Seconds that a call should take
+MOST_TEXTS = 256  #: Maximum texts of a call
+MOST_SYMBOLS = 1 << 15  #: Maximum symbols of a call
+TURN = 16  #: Maximum texts of a request in a call while others wait
+MOST_ANSWER = 1 << 22  #: Maximum bytes of an answer, approximately
 #: Maximum bytes of all answers that are not complete; above it only small answers are accepted.
 MOST_ANSWERS = 1 << 24
-#: Maximum bytes of a small answer.
-SMALL_ANSWER = 1 << 15
-#: Code points from here on are their own normal form.
-DECOMPOSED = 0x30000
+SMALL_ANSWER = 1 << 15  #: Maximum bytes of a small answer
+DECOMPOSED = 0x30000  #: Code points from here on are their own normal form
 #: Number of code points in the normal form NFKC of each code point.
 SYMBOLS = np.array([len(unicodedata.normalize("NFKC", chr(point))) for point in range(DECOMPOSED)], np.uint8)
 #: Strings, and beginnings of other values, in JSON; a large body may have `MOST_VALUES` of them.
 VALUES, MOST_VALUES = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{,]', re.DOTALL), 50_000
-#: Lower priority of the process that is `apart`.
-NICENESS = 5
-#: Number of texts that are compared with the training texts in each period.
-DRIFT_TEXTS = 32
-#: Length of the period in seconds.
-DRIFT_SECONDS = 0.25
-#: Names of values of a request.
-OPTIONS = {"model", "text", "texts", "top", "probabilities"}
+NICENESS = 5  #: Lower priority of the process that is `apart`
+DRIFT_TEXTS = 32  #: Number of texts that are compared with the training texts in each period
+DRIFT_SECONDS = 0.25  #: Length of the period in seconds
+OPTIONS = {"model", "text", "texts", "top", "probabilities"}  #: Names of values of a request
 #: Short and long texts that are predicted after loading, to compile functions before the first request.
 PREPARING = ["ready", "caf\u00e9 \u4e2d", *(f"Ready {n}! " * 400 + "\u00e9" * (n % 2) for n in range(20))]
 #: Further such texts, with combining characters and more than 256 different characters.
@@ -77,10 +66,8 @@ CHARACTERS = ["e\u0301" + "".join(map(chr, range(0x4E00, 0x4F40))) + " ready" * 
 #: Such texts for models of DNA or proteins, which refuse other letters.
 SEQUENCES = ["acgt", "gattaca", *("acgt" * 400 + "ga" * n for n in range(20))]
 
-#: A text, or a row of a table.
-Example: TypeAlias = str | Json
-#: Number of the request, status, body.
-Answer: TypeAlias = tuple[int, int, bytes]
+Example: TypeAlias = str | Json  #: A text, or a row of a table
+Answer: TypeAlias = tuple[int, int, bytes]  #: Number of the request, status, body
 #: Classes, predictions, decision values and probabilities.
 Predictions: TypeAlias = tuple[AnyArray | None, AnyArray, Floats, Floats | None]
 
