@@ -241,6 +241,12 @@ def test_held_out_texts_are_whole(novels, tmp_path):
     crossed = report("cv", novels, *BY_NAME, "--chunk", "500", "--folds", "3")
     assert crossed["texts"]["accuracy"] == 1.0
     assert crossed["n"] > 100
+    judged = report("evaluate", tmp_path / "m", novels)
+    for name, values in (("groups", crossed), ("slices", judged)):
+        rows = {row["value"]: row for row in values[name]["slices"]}
+        assert (rows.keys(), values[name]["column"]) == ({path.name for path in novels.iterdir()}, "text")
+        assert all(row["classes"] == {row["value"].partition("_")[0]: row["n"]} for row in rows.values())
+        assert sum(row["n"] for row in rows.values()) == crossed["n"]
 
 
 def test_numbers_by_the_mean_of_pieces(tmp_path):

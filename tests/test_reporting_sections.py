@@ -11,6 +11,7 @@ from test_reporting import Page, assert_self_contained, corpus, of_classes
 from test_reporting import made as made_report
 
 from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum
+from textsvm.evaluation import slices
 from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate, evaluate_labels
@@ -83,11 +84,42 @@ def test_the_worst_slice_comes_first_if_it_is_surely_bad():
 
 def test_a_slice_says_nothing_of_a_class_that_it_lacks():
     results = judged(0.0)
-    values = np.where(results.truth == "ham", "a", "b")
+    values = np.where((results.truth == "ham") & (np.arange(200) < 150), "a", "b")
     found = {each.value: each for each in make_slices(results, "c", values.tolist(), resamples=20).slices}
     assert np.isnan(found["a"].metrics["recall"])
     assert found["a"].metrics["accuracy"] == found["b"].metrics["recall"] == 1.0
     assert json.loads(json.dumps(make_slices(results, "c", values.tolist(), 20).as_dict()))["column"] == "c"
+
+
+def test_a_book_has_its_class_and_the_classes_that_its_pieces_are_mistaken_for():
+    """Accuracy is the only metric of pieces of one class: F1 of classes that a book lacks says nothing."""
+    names = np.array(["Ash", "Birch", "Cedar"])
+    truth, books = names[[0] * 6 + [1] * 4 + [2] * 5], ["a1"] * 6 + ["b1"] * 4 + ["c1"] * 5
+    said = names[[1, 1, 2, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2]]
+    found = make_slices(evaluate(truth, said, np.zeros((15, 3)), names), "book", books)
+    worst = found.slices[0]
+    assert (worst.value, worst.classes, worst.mistakes) == ("a1", {"Ash": 6}, {"Birch": 2, "Cedar": 1})
+    assert all(each.metrics.keys() == {"accuracy"} for each in found.slices)
+    head, rows = sections.slices_table(found)
+    assert head[-2:] == ["class", "most often mistaken for"]
+    assert [row[-2:] for row in rows] == [["Ash", "Birch 2"], ["Birch", ""], ["Cedar", ""]]
+    page = " ".join(Page(html.render(as_report(judged(0.1), slices=found))).words)
+    assert "most often mistaken for" in page
+    assert "Birch 2" in page
+    mixed = make_slices(evaluate(truth, said, np.zeros((15, 3)), names), "book", ["x"] * 8 + ["y"] * 7, 20)
+    assert [row[-2] for row in sections.slices_table(mixed)[1]] == ["2 classes", "2 classes"]
+    assert mixed.slices[0].metrics.keys() == {"accuracy", "macro_f1"}
+
+
+def test_of_many_groups_the_worst_are_listed():
+    n, names = 3000, np.array(["a", "b"])
+    truth = names[np.arange(n) // 2 % 2]
+    said = truth.copy()
+    said[2000:2010] = np.where(truth[2000:2010] == "a", "b", "a")
+    found = make_slices(evaluate(truth, said, np.zeros(n), names), "g", [str(i // 2) for i in range(n)])
+    assert (found.n_values, len(found.slices)) == (n // 2, slices.MOST)
+    assert {each.value for each in found.slices[:5]} == {str(i) for i in range(1000, 1005)}
+    assert f"{n // 2 - 10:,} more values are left out" in sections.slices_note(found, 10)
 
 
 def test_slices_are_of_the_documents_that_were_judged():

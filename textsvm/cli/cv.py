@@ -112,21 +112,23 @@ def cv(
     corpora.say_copies(console, result.copies)
     length_alone = results.length_alone_on_folds(documents, result)
     texts = results.results_on_texts(documents, result, reading.positive)
+    by_group = results.by_group(documents, result, reading.positive, reading.groups)
     if extra.file.requested:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
         report = results.report_on_folds(
-            tested, documents, result, title, extra.file.mistakes, reading.positive, reading.groups
+            tested, documents, result, title, extra.file.mistakes, reading.positive
         )
-        results.write_report(console, extra.file, replace(report, learning=curve))
+        results.write_report(console, extra.file, replace(report, slices=by_group, learning=curve))
     seconds = console.lap("report" if extra.file.requested else "score")
     if printing.json:
         more: Json = {} if length_alone is None else {"length_alone": length_alone}
         more |= {} if texts is None else {"texts": texts.metrics}
-        if curve is not None:
-            more["learning_curve"] = curve.as_dict()
+        sections = {"learning_curve": curve, "groups": by_group}
+        more |= {name: section.as_dict() for name, section in sections.items() if section is not None}
         console.print_json(results.summary_of_folds(result, documents, tested) | more | {"seconds": seconds})
         return
     _show(console, f"{len(documents):,} documents of {documents.source}", result, length_alone)
+    results.show_comparisons(console, by_group, None)
     if texts is not None:
         results.show_results(console, "texts, each by the mean of its pieces", texts)
     if curve is not None:

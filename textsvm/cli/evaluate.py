@@ -65,7 +65,7 @@ def evaluate(
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
 
     from textsvm.cli import corpora, model_files, results
-    from textsvm.evaluation import comparison, slices
+    from textsvm.evaluation import comparison
     from textsvm.model.rules import LabelRule
     from textsvm.reporting.report import make_report
 
@@ -90,7 +90,7 @@ def evaluate(
         judged = judge(fitted, documents)
         console.lap(judged.seconds)
         judged.seconds.update(console.seconds)
-        beside = by_value = None
+        beside = None
         if judging.beside:
             texts = documents.texts if file.mistakes and len(documents.texts) else None
             judged = judged.with_intervals()
@@ -101,10 +101,7 @@ def evaluate(
             results_by_name = {path.name if short else str(path): value for path, value in compared.items()}
             beside = comparison.side_by_side(results_by_name, texts, documents.ids)
             console.lap("beside")
-        if judging.slice is not None:
-            if documents.groups is None:
-                raise InputError(f"{documents.source} has no column {judging.slice!r} for --slice")
-            by_value = slices.make_slices(judged, judging.slice, documents.groups)
+        by_value = results.by_value(fitted, judged, documents, judging.slice, training.positive)
         if file.requested:
             title = f"{model.name} on {corpora.names_of(corpus)}"
             report = make_report(

@@ -97,14 +97,9 @@ def settings_again(model: TrainedModel, with_choice: bool) -> AnySettings:
 
 
 def save_model(
-    output: Output,
-    model: TrainedModel,
-    corpus: Corpus,
-    reading: ReadingOptions,
-    learning: LearningOptions,
-    about: Json,
-    texts: bool = True,
-) -> int:
+    output: Output, model: TrainedModel, corpus: Corpus, reading: ReadingOptions, learning: LearningOptions,
+    about: Json, texts: bool = True,
+) -> int:  # fmt: skip
     """Save a model with the facts of its training; returns the size in bytes.
 
     `corpus` is the training corpus, from which the ids of the support vectors are taken.

@@ -12,8 +12,10 @@ from textsvm.arrays import Json
 from textsvm.cli import corpora
 from textsvm.cli.console import Console
 from textsvm.cli.output import ReportFile
+from textsvm.errors import InputError
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.estimate import truth_of
+from textsvm.evaluation.judge import judge
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results, exact_intervals
 from textsvm.evaluation.slices import Slices, make_slices
@@ -22,6 +24,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.model.labels import label_sets
 from textsvm.model.rules import ClassRule, NumberRule
 from textsvm.model.settings import Settings
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
@@ -37,6 +40,8 @@ from textsvm.version import __version__
 
 #: Most classes of a printed confusion matrix.
 MOST_COLUMNS = 12
+#: Most rows of a printed table of slices.
+MOST_ROWS = 24
 
 
 def write_report(console: Console, file: ReportFile, report: Report) -> None:
@@ -56,9 +61,9 @@ def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide
         console.table("models side by side", rows, head)
         console.line(sections.models_note(beside))
     if slices is not None:
-        head, rows = sections.slices_table(slices)
+        head, rows = sections.slices_table(slices, MOST_ROWS)
         console.table(f"by {slices.column}", rows, head)
-        console.line(sections.slices_note(slices))
+        console.line(sections.slices_note(slices, MOST_ROWS))
 
 
 def show_results(console: Console, title: str, results: Results, n_given: int | None = None) -> None:
@@ -88,6 +93,21 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
         )  # fmt: skip
 
 
+def by_value(
+    fitted: TrainedModel, judged: Results, corpus: Corpus, column: str | None, positive: str | None
+) -> Slices | None:
+    """Results for each value of a column, or on the pieces of each text; None without both."""
+    if column is not None:
+        if corpus.groups is None:
+            raise InputError(f"{corpus.source} has no column {column!r} for --slice")
+        return make_slices(judged, column, corpus.groups)
+    if fitted.pieces is None or fitted.pieces.length is None:
+        return None
+    pieces = corpus.cut(fitted.pieces)
+    of_pieces = judge(replace(fitted, pieces=None), pieces.texts, truth_of(pieces), positive)
+    return make_slices(of_pieces, "text", [corpus.ids[i] for i in pieces.piece_of or ()])
+
+
 # Cross-validation
 
 
@@ -100,9 +120,9 @@ def show_learning_curve(console: Console, curve: LearningCurve) -> None:
 
 def report_on_folds(
     settings: Settings, corpus: Corpus, result: CrossValidation, title: str, mistakes: int,
-    positive: str | None, group_column: str | None,
+    positive: str | None,
 ) -> Report:  # fmt: skip
-    """Report on the out-of-fold predictions, with metrics for each value of the column of groups."""
+    """Report on the out-of-fold predictions."""
     with_texts = len(corpus.texts) == len(corpus)
     facts = [
         ("machine", settings.estimator), ("kernel", spelled(settings)), ("C", f"{settings.as_dict()['C']:g}"),
@@ -113,10 +133,16 @@ def report_on_folds(
     ]  # fmt: skip
     results = results_of(result, truth_of(corpus), positive)
     texts = corpus.texts if with_texts else None
-    report = report_of_folds(results, texts, corpus.ids, title, facts, mistakes)
+    return report_of_folds(results, texts, corpus.ids, title, facts, mistakes)
+
+
+def by_group(
+    corpus: Corpus, result: CrossValidation, positive: str | None, column: str | None
+) -> Slices | None:
+    """Results on each group, such as the pieces of a book; None without groups."""
     if corpus.groups is None:
-        return report
-    return replace(report, slices=make_slices(report.results, str(group_column), corpus.groups))
+        return None
+    return make_slices(results_of(result, truth_of(corpus), positive), column or "text", corpus.groups)
 
 
 def results_on_texts(corpus: Corpus, result: CrossValidation, positive: str | None) -> Results | None:

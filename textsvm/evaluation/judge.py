@@ -104,14 +104,9 @@ def with_top(
 
 
 def predict_one_class(
-    settings: Settings,
-    model: TrainedModel,
-    combined: Any,
-    inliers: list[bool],
-    n_old: int,
-    folds: int,
+    settings: Settings, model: TrainedModel, combined: Any, inliers: list[bool], n_old: int, folds: int,
     positive: Any,
-) -> AnyArray:
+) -> AnyArray:  # fmt: skip
     """Predictions on new documents by one-class machines that were not trained on the document."""
     from textsvm.training.train import train_here
 
@@ -132,12 +127,8 @@ def predict_one_class(
 
 
 def judge(
-    model: Any,
-    texts: Any,
-    truth: Sequence[Any],
-    positive: Any = None,
-    progress: StageProgress | None = None,
-) -> Results:
+    model: Any, texts: Any, truth: Sequence[Any], positive: Any = None, progress: StageProgress | None = None,
+) -> Results:  # fmt: skip
     """Predict labelled documents and compute results; a calibrated model predicts its likeliest class.
 
     Parameters
@@ -221,13 +212,9 @@ def confidence(
 
 
 def with_sets(
-    model: TrainedModel,
-    rows: Iterable[Json],
-    decision: Floats,
-    probability: Floats | None,
-    coverage: float | None,
-    none: float | None,
-) -> Iterator[Json]:
+    model: TrainedModel, rows: Iterable[Json], decision: Floats, probability: Floats | None,
+    coverage: float | None, none: float | None,
+) -> Iterator[Json]:  # fmt: skip
     """Rows of a calibrated model with prediction sets, and without labels of documents unlike every class.
 
     `coverage` is the probability that a set contains the true class; `none` is the largest share of documents

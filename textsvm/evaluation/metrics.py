@@ -91,14 +91,9 @@ def scores(
 
 
 def class_metrics(
-    weight: Floats,
-    true: Ints,
-    predicted: Ints,
-    decision: Floats | None,
-    labels: Sequence[object],
-    grades: tuple[int, int] | None = None,
-    probability: Floats | None = None,
-) -> dict[str, Floats]:
+    weight: Floats, true: Ints, predicted: Ints, decision: Floats | None, labels: Sequence[object],
+    grades: tuple[int, int] | None = None, probability: Floats | None = None,
+) -> dict[str, Floats]:  # fmt: skip
     """Metrics for a single label per document, arrays of shape (resamples,).
 
     `weight` has shape (resamples, n); `true` and `predicted` are indices into `labels`. Decision values and
@@ -134,13 +129,9 @@ def class_metrics(
 
 
 def label_metrics(
-    weight: Floats,
-    truth: Bools,
-    predicted: Bools,
-    decision: Floats | None,
-    labels: Sequence[object],
+    weight: Floats, truth: Bools, predicted: Bools, decision: Floats | None, labels: Sequence[object],
     areas: bool = True,
-) -> dict[str, Floats]:
+) -> dict[str, Floats]:  # fmt: skip
     """Metrics for several labels per document, like `class_metrics`; truth and predictions are indicators.
 
     NaN as the decision value of a label without a machine ranks below all numbers. Without `areas`, the

@@ -250,14 +250,9 @@ def evaluate(
 
 
 def _evaluate_classes(
-    truth: Sequence[object],
-    predicted: AnyArray,
-    decision: Floats,
-    classes: AnyArray,
-    positive: object,
-    probability: Floats | None,
-    grades: tuple[int, int] | None,
-) -> Results:
+    truth: Sequence[object], predicted: AnyArray, decision: Floats, classes: AnyArray, positive: object,
+    probability: Floats | None, grades: tuple[int, int] | None,
+) -> Results:  # fmt: skip
     """Metrics of predictions of a single label per document, see `evaluate`."""
     order = classes
     index, values, warnings = _judged_labels(truth, classes)
@@ -290,12 +285,9 @@ def _evaluate_classes(
 
 
 def evaluate_labels(
-    truth: Sequence[Sequence[object]] | AnyArray,
-    predicted: Bools,
-    decision: Floats,
-    classes: AnyArray,
+    truth: Sequence[Sequence[object]] | AnyArray, predicted: Bools, decision: Floats, classes: AnyArray,
     thresholds: Floats,
-) -> Results:
+) -> Results:  # fmt: skip
     """Judge predictions of several labels per document, arrays of shape (n, n_classes).
 
     `truth` is a bool array of this shape, or n tuples of labels; labels that are not in `classes` are left

@@ -1,15 +1,16 @@
-"""Metrics of slices: the documents of each source, language, year, ..."""
+"""Metrics of slices: the documents of each source, language, book, ..."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from textsvm.arrays import Bools, Json
+from textsvm.arrays import Ints, Json
 from textsvm.errors import InputError
-from textsvm.evaluation.results import Results, draws, exact_intervals, percentile_interval
+from textsvm.evaluation.results import Results, clopper_pearson, draws, exact_intervals, percentile_interval
 from textsvm.runtime.plain_json import to_json
 
 #: Metrics of a slice; the first decides the order.
@@ -20,6 +21,7 @@ METRICS = {
     "regression": ("mae", "rmse"),
 }
 ERRORS = ("mae", "rmse")  #: Metrics for which less is better
+MOST = 500  #: Most slices of documents with one label; of more values the worst
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Slice:
     intervals: dict[str, tuple[float, float]]
     #: {"worse", "better", ""}: Whether the interval of the first metric excludes the figure of all documents.
     apart: str
+    #: Documents by true class, and wrong predictions by predicted class, the largest number first; empty for
+    #: several labels per document and for numbers.
+    classes: dict[str, int]
+    mistakes: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Slices:
     overall: float  #: Its value for all documents
     #: The worst first, by the better end of the interval: a few bad documents come after many nearly as bad.
     slices: list[Slice]
+    n_values: int  #: Number of values of the column
 
     def as_dict(self) -> Json:
         """JSON values; NaN is None."""
@@ -51,37 +58,48 @@ class Slices:
 
 
 def make_slices(results: Results, column: str, values: Sequence[str], resamples: int = 1000) -> Slices:
-    """Metrics of the documents with each value of a column; `values` has a value for each given document."""
+    """Metrics of the documents with each value of a column; `values` has a value for each given document.
+
+    Accuracy is the only metric if all documents of a value have one class, as the pieces of a book.
+    """
     if len(values) <= int(results.index.max()):
         raise InputError(f"{column} has {len(values):,} values for more documents; give a value each")
-    metric = METRICS[results.task][0]
-    overall = results.metrics[metric]
-    labels = np.array([str(values[i]) for i in results.index.tolist()], object)
-    parts = {value: _part(results, labels == value) for value in sorted(set(labels))}
-    slices = [_slice(part, value, overall, resamples) for value, part in parts.items()]
+    names = METRICS[results.task]
+    metric, overall = names[0], results.metrics[names[0]]
+    distinct, codes = np.unique([str(values[i]) for i in results.index.tolist()], return_inverse=True)
+    parts = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    order, resamples = list(range(len(parts))), min(resamples, max(100, 1000 * MOST // len(parts)))
+    if metric == "accuracy":
+        right = results.truth == results.predicted
+        order.sort(key=lambda i: clopper_pearson(int(right[parts[i]].sum()), len(parts[i]))[1])
+        if len(np.unique([codes, results.codes(results.truth)], axis=1).T) == len(parts):
+            names = names[:1]
+        order = order[:MOST]
+    slices = [_slice(_part(results, parts[i]), str(distinct[i]), names, overall, resamples) for i in order]
     slices.sort(key=lambda row: -row.intervals[metric][0] if metric in ERRORS else row.intervals[metric][1])
-    return Slices(column, metric, overall, slices)
+    return Slices(column, metric, overall, slices, len(parts))
 
 
-def _part(results: Results, rows: Bools) -> Results:
+def _part(results: Results, rows: Ints) -> Results:
     """Results of some documents, without areas under curves, which would take most of the time."""
     decision = results.decision[rows]
     if results.task in ("binary", "multiclass"):
         decision = np.full(decision.shape, np.nan)
     truth, predicted = results.truth[rows], results.predicted[rows]
-    n = int(rows.sum())
-    return replace(results, n=n, truth=truth, predicted=predicted, decision=decision, probability=None)
+    return replace(
+        results, n=len(rows), truth=truth, predicted=predicted, decision=decision, probability=None
+    )
 
 
-def _slice(part: Results, value: str, overall: float, resamples: int) -> Slice:
-    names = METRICS[part.task]
+def _slice(part: Results, value: str, names: tuple[str, ...], overall: float, resamples: int) -> Slice:
     exact = part.weighted(np.ones((1, part.n)))
-    metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
-    samples = [part.weighted(weight) for weight in draws(part.n, resamples, 0)]
-    intervals = {name: percentile_interval(np.concatenate([row[name] for row in samples])) for name in names}
-    if part.task != "regression":
-        exact_bounds = exact_intervals(part)
-        intervals |= {name: exact_bounds[name] for name in names if name in exact_bounds}
+    metrics = {name: float(exact[name][0]) for name in names}
+    metrics |= {name: np.nan for name in _undefined(part) if name in names}
+    intervals = {} if part.task == "regression" else exact_intervals(part)
+    if not intervals.keys() >= set(names):
+        samples = [part.weighted(weight) for weight in draws(part.n, resamples, 0)]
+        drawn = {name: percentile_interval(np.concatenate([row[name] for row in samples])) for name in names}
+        intervals = drawn | intervals
     low, high = intervals[names[0]]
     below, above = ("better", "worse") if names[0] in ERRORS else ("worse", "better")
     apart = ""
@@ -89,7 +107,12 @@ def _slice(part: Results, value: str, overall: float, resamples: int) -> Slice:
         apart = below
     elif low > overall:
         apart = above
-    return Slice(value, part.n, metrics, intervals, apart)
+    truth, wrong = part.truth.tolist(), part.predicted[part.predicted != part.truth].tolist()
+    counts = [dict(Counter(map(str, labels)).most_common()) for labels in (truth, wrong)]
+    if names[0] != "accuracy":
+        counts = [{}, {}]
+    bounds = {name: intervals[name] for name in names}
+    return Slice(value, part.n, metrics, bounds, apart, *counts)
 
 
 def _undefined(part: Results) -> list[str]:

@@ -88,14 +88,9 @@ class Report:
 
 
 def make_report(
-    model: TrainedModel,
-    results: Results,
-    texts: object,
-    ids: Sequence[str],
-    title: str = "Evaluation",
-    mistakes: int = MISTAKES,
-    progress: Progress | None = None,
-) -> Report:
+    model: TrainedModel, results: Results, texts: object, ids: Sequence[str], title: str = "Evaluation",
+    mistakes: int = MISTAKES, progress: Progress | None = None,
+) -> Report:  # fmt: skip
     """Report on a fitted model and its results; explains the worst mistakes within a time budget.
 
     Bootstrap intervals are computed if the results have none; vectors are not shown.
@@ -185,13 +180,9 @@ def results_of(result: CrossValidation, truth: Sequence[Any], positive: object =
 
 
 def report_of_folds(
-    results: Results,
-    texts: Sequence[str] | None,
-    ids: Sequence[str],
-    title: str,
-    facts: list[tuple[str, str]],
-    mistakes: int = MISTAKES,
-) -> Report:
+    results: Results, texts: Sequence[str] | None, ids: Sequence[str], title: str,
+    facts: list[tuple[str, str]], mistakes: int = MISTAKES,
+) -> Report:  # fmt: skip
     """Report on a cross-validation: its models are gone, so mistakes are shown without explanations."""
     results = results if results.intervals else results.with_intervals()
     if texts is None:

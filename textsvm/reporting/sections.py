@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from textsvm.arrays import Floats
+from textsvm.errors import plural
 from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
-from textsvm.evaluation.slices import METRICS, Slice, Slices
+from textsvm.evaluation.slices import Slices
 from textsvm.model.top_features import TopFeatures
 from textsvm.reporting.charts import (
     WIDE,
@@ -264,52 +265,44 @@ def slices_section(slices: Slices | None) -> str:
     """Metrics of each value of a column, the worst first."""
     if slices is None:
         return ""
-    metric, column, names = slices.metric, safe(slices.column), _slice_metrics(slices)
-    lines = []
+    metric, lines = slices.metric, []
     for part in slices.slices[:DRAWN_SLICES]:
         name, style = f"{part.value} ({part.n:,})", SLICE_STYLES[part.apart]
         lines.append(IntervalLine(name, part.metrics[metric], part.intervals[metric], style))
     title = f"{NAMES[metric]} by {slices.column}"
     chart = intervals_chart(title, metric, NAMES[metric], lines, slices.overall)
-    rows = []
-    for part in slices.slices[:LISTED_SLICES]:
-        cells = [f"{value}<br><small>{bounds}</small>" for value, bounds in _slice_cells(part, names)]
-        rows.append([safe(part.value), f"{part.n:,}", *cells])
-    table = html_table([column, "documents", *(NAMES[name] for name in names)], rows, "figures")
+    head, rows = slices_table(slices)
+    table = html_table(map(safe, head), [[*map(safe, row)] for row in rows], "figures")
     styles = key({"c2": "worse than all documents", "c3": "better", "c7": "no clear difference"})
-    note = f"Below each figure its 95 % interval. {slices_note(slices)}"
-    return section(f"By {column}", styles, chart, table, note=note, style="wide")
+    return section(f"By {safe(slices.column)}", styles, chart, table, note=slices_note(slices), style="wide")
 
 
-def slices_table(slices: Slices) -> tuple[list[str], list[list[str]]]:
-    """Metrics of each slice; the interval of the first metric only."""
-    names = _slice_metrics(slices)
-    columns = [NAMES[name] for name in names]
+def slices_table(slices: Slices, most: int = LISTED_SLICES) -> tuple[list[str], list[list[str]]]:
+    """Metrics of the worst slices, with the interval of the first; their class and commonest wrong class."""
+    names, labelled = tuple(slices.slices[0].metrics), bool(slices.slices[0].classes)
     rows = []
-    for part in slices.slices[:LISTED_SLICES]:
-        (value, bounds), *others = _slice_cells(part, names)
-        rows.append([part.value, f"{part.n:,}", value, bounds, *(other for other, _ in others)])
-    return [slices.column, "documents", columns[0], "95 % interval", *columns[1:]], rows
+    for part in slices.slices[:most]:
+        first, *others = (format_metric(name, part.metrics[name]) for name in names)
+        interval = format_interval(names[0], part.intervals[names[0]])
+        rows.append([part.value, f"{part.n:,}", first, interval, *others])
+        if labelled:
+            classes, mistakes = list(part.classes), part.mistakes.items()
+            rows[-1].append(classes[0] if len(classes) == 1 else plural(len(classes), "class"))
+            rows[-1].append(next((f"{label} {n:,}" for label, n in mistakes), ""))
+    head, *others = (NAMES[name] for name in names)
+    more = ["class", "most often mistaken for"] if labelled else []
+    return [slices.column, "documents", head, "95 % interval", *others, *more], rows
 
 
-def slices_note(slices: Slices) -> str:
+def slices_note(slices: Slices, most: int = LISTED_SLICES) -> str:
     """Meaning of the order."""
-    omitted = len(slices.slices) - LISTED_SLICES
+    omitted = slices.n_values - most
     more = f" {omitted:,} more values are left out." if omitted > 0 else ""
     return (
         "The worst first, by the better end of the interval, so that few documents do not come first for a "
         f"few mistakes. All documents: {format_metric(slices.metric, slices.overall)}.{more}"
         " By chance, the intervals of one value in twenty exclude the figure of all documents."
     )
-
-
-def _slice_metrics(slices: Slices) -> tuple[str, ...]:
-    return next(names for names in METRICS.values() if slices.slices[0].metrics.keys() == set(names))
-
-
-def _slice_cells(part: Slice, names: tuple[str, ...]) -> list[tuple[str, str]]:
-    values, bounds = part.metrics, part.intervals
-    return [(format_metric(name, values[name]), format_interval(name, bounds[name])) for name in names]
 
 
 # Learning curve
