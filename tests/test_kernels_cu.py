@@ -28,12 +28,13 @@ from textsvm.solvers import crammer_singer_cuda, newton_cuda, shards_cuda, smo_c
 from textsvm.solvers.cuda_queue import Done
 from wheels.kernels_cuda13 import build
 
+OF_CLASSES = {"State": crammer_singer_cuda.STATE, "Arrays": crammer_singer_cuda.ARRAYS}
 #: Sources whose structs have twins in NumPy.
 STRUCTS = {
-    smo_cuda.SOURCE: smo_cuda.STRUCTS,
-    crammer_singer_cuda.ROUNDS_SOURCE: crammer_singer_cuda.STRUCTS,
-    crammer_singer_cuda.SET_SOURCE: crammer_singer_cuda.STRUCTS,
-    shards_cuda.SOURCE: shards_cuda.STRUCTS,
+    smo_cuda.SOURCE: {"State": smo_cuda.STATE, "Arrays": smo_cuda.ARRAYS},
+    crammer_singer_cuda.ROUNDS_SOURCE: OF_CLASSES,
+    crammer_singer_cuda.SET_SOURCE: OF_CLASSES,
+    shards_cuda.SOURCE: {"Part": shards_cuda.PART},
     "edit.cu": {"Task": edit_cuda.TASK},
     gapped_dense_cuda.SOURCE: {"Texts": gapped_dense_cuda.TEXTS},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},

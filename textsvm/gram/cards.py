@@ -38,7 +38,7 @@ from textsvm.gram.tiles import blocks
 from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.runtime.workers import current
 from textsvm.text.documents import Documents
 
@@ -266,9 +266,9 @@ def _most_work(work: Sequence[float], cards: int) -> float:
 
 
 def _on_each(
-    cards: int, work: Callable[[int], None], report: Callable[[], None], stop: Callable[[], None]
+    cards: int, work: Callable[[int], None], watch: Callable[[], None], stop: Callable[[], None]
 ) -> None:
-    """Run `work` in a thread for each card; an error or Ctrl-C waits for started work."""
+    """Run `work` in a thread for each card, calling `watch` now and then; an error waits for started work."""
     with ThreadPoolExecutor(cards) as pool:
         waiting = {pool.submit(copy_context().run, work, number) for number in range(cards)}
         try:
@@ -276,7 +276,7 @@ def _on_each(
                 ended, waiting = wait(waiting, 0.1, FIRST_COMPLETED)
                 for thread in ended:
                     thread.result()
-                report()
+                watch()
         except BaseException:
             stop()
             raise
@@ -304,8 +304,7 @@ def _make_in_place(
         with devices.use(shard.device):
             shard.values.fill(0)
             devices.synchronize(shard.device)
-    report = (lambda: None) if progress is None else lambda: progress(float(done.sum()), float(len(shards)))
-    _on_each(len(shards), work, report, stopped.set)
+    _on_each(len(shards), work, lambda: report(progress, float(done.sum()), float(len(shards))), stopped.set)
     for number, shard in enumerate(shards):
         with devices.use(shard.device):
             last[number]()
@@ -328,12 +327,7 @@ class _TilesOnCards:
     def run(self, progress: Progress | None) -> None:
         """Compute all tiles; an error or Ctrl-C waits for the tiles in progress."""
         total = sum(self.division.work)
-
-        def report() -> None:
-            if progress is not None:
-                progress(self.done, total)
-
-        _on_each(len(self.shards), self._at_work, report, self._stop)
+        _on_each(len(self.shards), self._at_work, lambda: report(progress, self.done, total), self._stop)
 
     def _stop(self) -> None:
         with self.lock:

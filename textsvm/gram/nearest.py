@@ -14,7 +14,7 @@ from textsvm.arrays import Array, Floats, Ints
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device, array_module, device_of, to_host
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
 #: Kernel values in memory at a time.
@@ -120,5 +120,4 @@ def _blocks(n: int, width: int, progress: Progress | None) -> Iterator[slice]:
     for start in range(0, n, size):
         stop = min(start + size, n)
         yield slice(start, stop)
-        if progress is not None:
-            progress(stop, n)
+        report(progress, stop, n)

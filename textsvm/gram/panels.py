@@ -33,7 +33,7 @@ from textsvm.arrays import Floats32, Ints
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.files import replacing
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 
 _TRAILER = np.dtype([("checksum", "<u8"), ("diagonal", "<f4")])
 #: Bytes that a thread reads at a time.
@@ -161,8 +161,7 @@ class Panels:
 
         if out.nbytes <= _PIECE:  # scheduling would take longer
             load(pieces)
-            if progress is not None:
-                progress(1.0, 1.0)
+            report(progress, 1.0, 1.0)
             return
         # Threads beyond the cores wait for the disk. If threads are limited, the limit holds: a single thread
         # reads nearly as quickly, because reads are announced to the disk.
@@ -220,8 +219,7 @@ class Panels:
                     self.read(np.arange(first, last), np.empty((last - first, self.n), np.float32))
                 except Damaged:
                     bad.append(number)
-            if progress is not None:
-                progress(done + 1, len(numbers))
+            report(progress, done + 1, len(numbers))
         return bad
 
     def forget(self, number: int) -> None:

@@ -35,7 +35,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.rows import add, scale
 from textsvm.kernels.contract import Sharing
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.runtime.parallel import part as part_of
 from textsvm.text.documents import Documents
 
@@ -147,8 +147,7 @@ class _GridGrams(_MatricesInMemory):
                     everywhere = spread(first_card, self.device)
                     yield number, everywhere
                     everywhere.release()
-            if progress is not None:
-                progress(end, ends[-1])
+            report(progress, end, ends[-1])
 
     def _batches(self) -> list[list[int]]:
         """Numbers of kernels that are computed together: as many sums as have room beside their parts."""

@@ -39,7 +39,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime import memory as host_memory
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
 #: Bytes that are copied to a card at a time.
@@ -112,8 +112,7 @@ class PanelRows:
             self.read(block, buffers[at][: len(block)])
             values[first : first + step].set(buffers[at][: len(block)], stream)
             copied[at] = stream.record()
-            if progress is not None:
-                progress(first + len(block), len(indices))
+            report(progress, first + len(block), len(indices))
         stream.synchronize()
 
     def read(self, indices: Ints, out: Floats32, progress: Progress | None = None) -> None:
@@ -134,8 +133,7 @@ class PanelRows:
                     written.result()
                 written = writer.submit(copy_context().run, self._write, number, values)
                 self.made += 1
-                if progress is not None:
-                    progress(end, ends[-1])
+                report(progress, end, ends[-1])
                 yield
             if written is not None:
                 written.result()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Floats, Ints
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents, MultiView
 
 #: Number of pieces of a document for occlusion.
@@ -91,8 +91,7 @@ def occlusion(
         for (a, b), value in zip(cuts, values[1:], strict=True):
             share[a:b] = (values[0] - value) / (b - a)
         symbols.append(share)
-        if progress is not None:
-            progress(d + 1, len(documents))
+        report(progress, d + 1, len(documents))
     return Contributions(symbols)
 
 

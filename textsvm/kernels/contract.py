@@ -25,7 +25,7 @@ from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.memory import trim
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents, MultiView
 
 #: Bytes of kernel values that prediction holds at a time.
@@ -123,8 +123,7 @@ def decision_by_rows(
                 values[start:stop] = [row @ weights for row in block]
             else:
                 values[start:stop] = devices.to_host(block @ weights)
-            if progress is not None:
-                progress(stop, len(others))
+            report(progress, stop, len(others))
     return values
 
 

@@ -17,7 +17,7 @@ from textsvm.kernels.base import Kernel, Structure
 from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents, View
 from textsvm.text.tokens import shorten
 
@@ -109,8 +109,7 @@ class UserRows(HostRows):
             values[first:last, first:] = block
             values[first:, first:last] = block.T
             _check_symmetric(block[:, : last - first], first)
-            if progress is not None:
-                progress(last * (2 * self.n - last), self.n * self.n)
+            report(progress, last * (2 * self.n - last), self.n * self.n)
         return self._move(values)
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Array:
@@ -120,8 +119,7 @@ class UserRows(HostRows):
         values = np.empty((len(texts), self.n), np.float32)
         for first, last in self._blocks(len(texts)):
             values[first:last] = self._call(texts[first:last], self.texts)
-            if progress is not None:
-                progress(last, len(texts))
+            report(progress, last, len(texts))
         return values
 
     def _move(self, values: Floats32) -> Array:

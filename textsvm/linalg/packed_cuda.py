@@ -28,17 +28,17 @@ MAX_TABLE = 57_344
 #: Free bytes in which entries are sorted, in parts, if there are no lists.
 SORT_ROOM = 1 << 27
 #: structs of packed.cu.
-ROWS = np.dtype(
-    [(name, np.uint64) for name in ("begin", "rare_begin", "entries", "rare", "dense", "shift", "factor")]
-    + [(name, np.uint64) for name in ("out", "rounded", "open")]
-    + [("n", np.int64), ("scale", np.float64), ("common", np.int32)],
-    align=True,
+ROWS = gpu.layout(
+    "uint64 begin rare_begin entries rare dense shift factor out rounded open",
+    "int64 n",
+    "float64 scale",
+    "int32 common",
 )
-LISTS = np.dtype(
-    [(name, np.uint64) for name in ("feature", "first", "to", "entries", "dense", "unit", "sums", "open")]
-    + [("n", np.int64), ("pieces", np.int64), ("scale", np.float64)]
-    + [(name, np.int32) for name in ("slabs", "size", "common")],
-    align=True,
+LISTS = gpu.layout(
+    "uint64 feature first to entries dense unit sums open",
+    "int64 n pieces",
+    "float64 scale",
+    "int32 slabs size common",
 )
 
 

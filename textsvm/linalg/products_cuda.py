@@ -52,14 +52,14 @@ INT8, INT32 = 3, 10  # cudaDataType
 #: Additional kernels launched here: products of vectors.
 DEFINE_SETS = [(SOURCE, (*FIXED, *finish_defines(name))) for name in FINISHES]
 #: struct Products of products.cu.
-PRODUCTS = np.dtype(
-    [(name, np.uint64) for name in ("which", "indptr", "features", "values", "place")]
-    + [(name, np.uint64) for name in ("lists", "list_documents", "list_values", "tile", "wide")]
-    + [("ld", np.int64), ("skip", np.int64)]
-    + [(name, np.uint64) for name in ("row_scale", "scale", "out")]
-    + [("n", np.int32), ("width", np.int32), ("half", np.int32), ("unit", np.float32)]
-    + [("degree", np.int32), ("gamma", np.float64), ("coef0", np.float64)],
-    align=True,
+PRODUCTS = gpu.layout(
+    "uint64 which indptr features values place lists list_documents list_values tile wide",
+    "int64 ld skip",
+    "uint64 row_scale scale out",
+    "int32 n width half",
+    "float32 unit",
+    "int32 degree",
+    "float64 gamma coef0",
 )
 
 

@@ -51,17 +51,8 @@ SORT_BYTES = 48
 #: Free bytes per entry from which entries by feature are kept: 8, and 20 for copies of some rows.
 LIST_BYTES = 28
 #: structs Pass and Lists of newton.cu.
-PASS = np.dtype(
-    [(name, np.uint64) for name in ("index", "indptr", "features", "values", "dense", "shift", "factor")]
-    + [(name, np.uint64) for name in ("out", "spread")]
-    + [("n", np.int64)],
-    align=True,
-)
-LISTS = np.dtype(
-    [(name, np.uint64) for name in ("feature", "begin", "starts", "rows", "values", "dense", "unit", "sums")]
-    + [("n", np.int64), ("list", np.int64)],
-    align=True,
-)
+PASS = gpu.layout("uint64 index indptr features values dense shift factor out spread", "int64 n")
+LISTS = gpu.layout("uint64 feature begin starts rows values dense unit sums", "int64 n list")
 
 
 def slices(k: int) -> Iterator[tuple[slice, int]]:

@@ -61,12 +61,10 @@ TILE_BYTES = 1 << 28  # of products at a time
 #: Sums of this size have errors of about 1e-8; other rows with a noticeable value are equally far away.
 FAR = 1e7
 #: struct Work of vectors.cuh.
-WORK = np.dtype(
-    [(name, np.uint64) for name in ("rows", "columns", "which", "row_squares", "squares")]
-    + [(name, np.uint64) for name in ("row_units", "units", "out")]
-    + [("gamma", np.float64), ("coef0", np.float64)]
-    + [(name, np.int32) for name in ("degree", "m", "n", "slabs", "group", "first", "half")],
-    align=True,
+WORK = gpu.layout(
+    "uint64 rows columns which row_squares squares row_units units out",
+    "float64 gamma coef0",
+    "int32 degree m n slabs group first half",
 )
 DESCRIPTIONS = {ONE: "digits: one product", SIX: "digits: six products", EIGHT: "digits: eight products"}
 FEW = 8  # rows of vectors.cu's `few`

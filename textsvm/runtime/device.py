@@ -56,12 +56,17 @@ def compile_options(defines: Defines = ()) -> tuple[str, ...]:
     return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
 
 
-def structure(dtype: np.dtype[Any], **fields: object) -> AnyArray:
-    """Build a structure that a kernel takes by value; arrays become their addresses, None becomes 0.
+def layout(*fields: str) -> np.dtype[Any]:
+    """Type of a C struct: a type and the names of its next fields in each string; pointers are uint64."""
+    lines = map(str.split, fields)
+    return np.dtype([(name, kind) for kind, *names in lines for name in names], align=True)
 
-    `dtype` has the fields of the C struct in order, with ``align=True``; pointers are uint64. The caller
-    keeps the arrays alive. The result has the bytes alone, not the names: for an array with names, CuPy
-    makes a list of them at each launch, which takes longer than the launch.
+
+def structure(dtype: np.dtype[Any], **fields: object) -> AnyArray:
+    """Build a structure (`layout`) that a kernel takes by value; arrays become addresses, None becomes 0.
+
+    The caller keeps the arrays alive. The result has the bytes alone, not the names: for an array with names,
+    CuPy makes a list of them at each launch, which takes longer than the launch.
     """
     values: list[Any] = []
     for name, is_pointer in _members(dtype):

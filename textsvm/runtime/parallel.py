@@ -147,6 +147,12 @@ def limited() -> bool:
     return _limit.get() is not None
 
 
+def report(progress: Progress | None, done: float, total: float) -> None:
+    """Call `progress`, if given."""
+    if progress is not None:
+        progress(done, total)
+
+
 def part(progress: Progress | None, first: float, size: float, total: float) -> Progress | None:
     """Progress callback for a part of some work that reports to the callback of the whole; None stays None.
 

@@ -75,27 +75,19 @@ STEPS = 40_000
 #: Static shared memory of `solve_set`.
 _STATIC = 24 << 10
 #: State of a slot: State of crammer_singer.cuh, every field 8 bytes.
-STATE = np.dtype(
-    [(name, np.int64) for name in ("done", "round", "iterations", "count", "moved", "stalls")]
-    + [(name, np.int64) for name in ("size", "limit", "bound")]
-    + [(name, np.float64) for name in ("violation", "objective", "gap", "least_violation", "least")]
-    + [(name, np.float64) for name in ("tol", "gap_bound")],
-    align=True,
+STATE = devices.layout(
+    "int64 done round iterations count moved stalls size limit bound",
+    "float64 violation objective gap least_violation least tol gap_bound",
 )
-_POINTERS = (
-    "rows", "resident", "index", "target", "upper", "G", "coef", "keys", "middle", "objective", "gap",
-    "entered", "marks", "members", "places", "tile", "set_g", "set_grows", "set_a", "moved", "moved_slots",
-    "state",
-)  # fmt: skip
 #: Argument of every kernel: Arrays of crammer_singer.cuh.
-ARRAYS = np.dtype(
-    [(name, np.uint64) for name in _POINTERS]
-    + [("n", np.int64), ("stride", np.int64), ("share", np.float64), ("relaxation", np.float32)]
-    + [("k", np.int32), ("k_padded", np.int32), ("most", np.int32)],
-    align=True,
+ARRAYS = devices.layout(
+    "uint64 rows resident index target upper G coef keys middle objective gap entered marks members places",
+    "uint64 tile set_g set_grows set_a moved moved_slots state",
+    "int64 n stride",
+    "float64 share",
+    "float32 relaxation",
+    "int32 k k_padded most",
 )
-#: Structs of crammer_singer.cuh, for the test that both definitions agree.
-STRUCTS = {"State": STATE, "Arrays": ARRAYS}
 
 
 def solve_many(

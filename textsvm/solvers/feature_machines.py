@@ -31,7 +31,7 @@ from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse, run_on_ranges, unsigned
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
-from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.parallel import Progress, report, run
 from textsvm.solvers.columns import Descent, prefetch
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.problems import Classification, Labelling, Machines, collect, machine_duals
@@ -129,8 +129,7 @@ class FeatureMachine:
             if solution.converged or epochs >= self.max_epochs:
                 return solution
             first = max(first, solution.violation)
-            if progress is not None:
-                progress(*log_progress(first, solution.violation, tol))
+            report(progress, *log_progress(first, solution.violation, tol))
             bias, most, order = solution.bias, EPOCHS, self._open(solution)
             goals = [max(0.3 * tol, 0.1 * solution.violation)]
 

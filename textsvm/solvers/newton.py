@@ -44,7 +44,7 @@ from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.device import to_host
-from textsvm.runtime.parallel import Progress, part
+from textsvm.runtime.parallel import Progress, part, report
 from textsvm.solvers.dual import Dual, MulticlassDual
 from textsvm.solvers.newton_cuda import CudaProducts
 from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonSystem, Products, square, sums
@@ -256,8 +256,7 @@ class _ProximalMethod:
             responses = self.responses()
             violation = self.violation(responses)
             worst = float(violation.max())
-            if progress is not None:
-                progress(*log_progress(first, worst, self.tol))
+            report(progress, *log_progress(first, worst, self.tol))
             if worst < least:
                 least, best = worst, (self.coef, responses)
             if worst <= self.tol or self.passes > self.max_passes or worst > WORSE * least:

@@ -24,12 +24,12 @@ MAX_FREE, WORTH = 0.7, 6
 #: Entries of free rows from which they are packed: packing takes as long as one or two products without.
 PACK = 1 << 23
 #: Gradients of newton.cu.
-GRADIENTS = np.dtype(
-    [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "bent", "unit", "partial")]
-    + [(name, np.uint64) for name in ("x_bias", "r_bias", "d_bias", "rest", "size", "goal")]
-    + [(name, np.uint64) for name in ("weight_bound", "bias_bound", "hold", "open")]
-    + [("n", np.int64), ("rows", np.int64), ("constant", np.float64), ("blocks", np.int32)],
-    align=True,
+GRADIENTS = gpu.layout(
+    "uint64 x r d curved dense sums bent unit partial x_bias r_bias d_bias rest size goal",
+    "uint64 weight_bound bias_bound hold open",
+    "int64 n rows",
+    "float64 constant",
+    "int32 blocks",
 )
 
 

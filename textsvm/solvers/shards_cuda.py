@@ -41,19 +41,13 @@ SOURCE = "shards.cu"
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [(SOURCE, (("SET", 1024),))]
 #: Maximum number of blocks of a card that gather: per slot, and for all slots together.
 GATHERERS, ALL_GATHERERS = 256, 2048
-_POINTERS = (
-    "values", "index", "own", "F", "state", "moved", "moved_slots",
-    "members", "tile", "all_F", "all_state", "all_moved", "all_moved_slots",
-)  # fmt: skip
 #: Argument of every kernel: Part of shards.cu.
-PART = np.dtype(
-    [(name, np.uint64) for name in _POINTERS]
-    + [(name, np.int64) for name in ("first", "width", "stride")]
-    + [(name, np.int32) for name in ("words", "size", "paused", "planes", "moved_planes")],
-    align=True,
+PART = devices.layout(
+    "uint64 values index own F state moved moved_slots members tile",
+    "uint64 all_F all_state all_moved all_moved_slots",
+    "int64 first width stride",
+    "int32 words size paused planes moved_planes",
 )
-#: Structs of shards.cu, for the test that both definitions agree.
-STRUCTS = {"Part": PART}
 
 
 class ShardedSlots(cuda_queue.Slots):

@@ -63,25 +63,18 @@ BURST = 2_000
 #: Blocks that gather tiles, for all slots together.
 GATHERERS = 16_384
 #: State of a slot: State of smo.cu, every field 8 bytes.
-STATE = np.dtype(
-    [(name, np.int64) for name in ("done", "round", "iterations", "count", "moved", "stalls", "paused")]
-    + [(name, np.int64) for name in ("size", "limit", "bound")]
-    + [(name, np.float64) for name in ("first", "last", "decrease", "tol")],
-    align=True,
+STATE = devices.layout(
+    "int64 done round iterations count moved stalls paused size limit bound",
+    "float64 first last decrease tol",
 )
-_POINTERS = (
-    "rows", "resident", "diag", "low", "high", "index", "F", "coef", "entered", "marks", "keys", "members",
-    "tile", "moved", "moved_slots", "state",
-)  # fmt: skip
 #: Argument of every kernel: Arrays of smo.cu.
-ARRAYS = np.dtype(
-    [(name, np.uint64) for name in _POINTERS]
-    + [("n", np.int64), ("stride", np.int64), ("share", np.float64), ("relaxation", np.float32)]
-    + [("burst", np.int32), ("most", np.int32)],
-    align=True,
+ARRAYS = devices.layout(
+    "uint64 rows resident diag low high index F coef entered marks keys members tile moved moved_slots state",
+    "int64 n stride",
+    "float64 share",
+    "float32 relaxation",
+    "int32 burst most",
 )
-#: Structs of smo.cu, for the test that both definitions agree.
-STRUCTS = {"State": STATE, "Arrays": ARRAYS}
 
 
 def solve_many(

@@ -40,7 +40,7 @@ from textsvm.errors import InputError
 from textsvm.runtime import memory as host_memory
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.files import cache_folder, try_lock
-from textsvm.runtime.parallel import Lock, Progress, n_threads, run
+from textsvm.runtime.parallel import Lock, Progress, n_threads, report, run
 from textsvm.runtime.plain_json import unambiguous_json
 from textsvm.text.documents import Documents, batches, encode, split_words
 from textsvm.text.encoding import offsets_of
@@ -203,8 +203,7 @@ class StaticEncoder(TextEncoder):
         vectors = np.zeros((len(characters), self.embeddings.shape[1]), np.float32)
         for first, last in batches(characters, _BATCH):
             vectors[first:last] = self._means(characters.take(np.arange(first, last)))
-            if progress is not None:
-                progress(last, len(characters))
+            report(progress, last, len(characters))
         return vectors
 
     def _means(self, characters: Documents) -> Floats32:
@@ -369,8 +368,7 @@ class BatchEncoder(TextEncoder):
                 by_text.update(zip(batch, vectors, strict=True))
                 self._cache.add(batch, vectors)
                 cut += n
-                if progress is not None:
-                    progress(len(by_text), total)
+                report(progress, len(by_text), total)
         if cut:
             warnings.warn(
                 f"the encoder {self.name} reads only the beginning of {cut:,} long texts", stacklevel=2

@@ -16,13 +16,18 @@ row document has. Distances do not change.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
+from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, popcount
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
 LANES = 32
@@ -184,6 +189,40 @@ def fill_distances(
                     block += length
                 _forget_slots(codes, offsets, group, strip, slots)
             row = stop
+
+
+class EditRows(ABC):
+    """Kernel values and distances against fixed documents, on their device (`KernelRows`)."""
+
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+
+    @abstractmethod
+    def compare(
+        self, others: Documents, picks: Ints | None, dtype: Any, progress: Progress | None = None
+    ) -> Array:
+        """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
+
+    def diag(self) -> Array:
+        with devices.use(self.device):
+            return devices.array_module(self.device).ones(self.n, np.float32)
+
+    def rows(self, indices: Ints) -> Array:
+        return self.compare(self.documents, np.asarray(indices, np.int64), np.float32)
+
+    def gram(self, progress: Progress | None = None) -> Array:
+        return self.compare(self.documents, None, np.float32, progress)
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
+        return self.compare(others, np.arange(len(others)), np.float32, progress)
+
+    def distances(self, others: Documents) -> Array:
+        """d(others, documents), shape (len(others), n)."""
+        return self.compare(others, np.arange(len(others)), np.int32)
+
+    def distances_gram(self, progress: Progress | None = None) -> Array:
+        """d(documents, documents), shape (n, n), of which half is computed."""
+        return self.compare(self.documents, None, np.int32, progress)
 
 
 def fits(*documents: Documents) -> bool:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Array, Floats, Ints, Ints32, runs_of
-from textsvm.kernels.edit.cpu import fits, narrow_runs
+from textsvm.kernels.edit.cpu import EditRows, fits, narrow_runs
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import DeviceDocuments, Documents
 
-Indices = Ints
 WARP = 32
 THREADS = 256
 LAUNCH = 5e12  # table cells per launch; STREAMS launches run together between progress reports
@@ -24,15 +23,12 @@ BATCH = 1 << 24  # distances that are converted to kernel values together
 DISTANCES, OF_DISTANCE, RELATIVE = range(3)
 
 #: struct Task of kernels_cu/edit.cu, the argument of `edit_rows`.
-TASK = np.dtype(
-    [(name, np.uint64) for name in ("codes", "offsets", "packs", "rows", "places")]
-    + [(name, np.uint64) for name in ("words", "group_words", "lengths", "columns")]
-    + [(name, np.uint64) for name in ("scratch", "next_item", "of_distance", "out", "coefficients", "sums")]
-    + [(name, np.int64) for name in ("scratch_words", "n_columns")]
-    + [(name, np.int32) for name in ("n_packs", "span", "n_texts", "texts_alphabet", "kind", "own")]
-    + [(name, np.int32) for name in ("symmetric", "n_classes")]
-    + [("gamma", np.float32)],
-    align=True,
+TASK = gpu.layout(
+    "uint64 codes offsets packs rows places words group_words lengths columns",
+    "uint64 scratch next_item of_distance out coefficients sums",
+    "int64 scratch_words n_columns",
+    "int32 n_packs span n_texts texts_alphabet kind own symmetric n_classes",
+    "float32 gamma",
 )
 
 
@@ -95,41 +91,19 @@ class _PackedTexts:
                 documents.codes, documents.offsets, cp.asarray(order), np.int32(len(order)),
                 self.group_words, np.int32(self.alphabet - 1), np.int32(1 if self.wide else 4), self.words,
             )  # fmt: skip
-            pack = gpu.load("edit.cu", DEFINE_SETS[0][1]).get_function("pack_texts")
+            pack = gpu.function("edit.cu", "pack_texts", DEFINE_SETS[0][1])
             pack((self.n // WARP,), (THREADS,), arguments)
 
 
-class CudaEdit:
-    """Kernel values and distances against fixed documents, on a GPU (`KernelRows`)."""
+class CudaEdit(EditRows):
+    """`EditRows` on a GPU."""
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
-        self.kernel, self.documents, self.device = kernel, documents, device
-        self.n = len(documents)
+        super().__init__(kernel, documents, device)
         if fits(documents):
             with gpu.use(device):
                 self._patterns = DeviceDocuments(documents, np.uint16)
                 self._texts = _PackedTexts(self._patterns, None)
-
-    def diag(self) -> Array:
-        with gpu.use(self.device):
-            return gpu.cupy().ones(self.n, np.float32)
-
-    def rows(self, indices: Ints) -> Array:
-        return self._block(self.documents, np.asarray(indices, np.int64), np.float32)
-
-    def gram(self, progress: Progress | None = None) -> Array:
-        return self._block(self.documents, None, np.float32, progress)
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
-        return self._block(others, np.arange(len(others)), np.float32, progress)
-
-    def distances(self, others: Documents) -> Array:
-        """d(others, documents), shape (len(others), n), on the device."""
-        return self._block(others, np.arange(len(others)), np.int32)
-
-    def distances_gram(self, progress: Progress | None = None) -> Array:
-        """d(documents, documents), shape (n, n), on the device, of which half is computed."""
-        return self._block(self.documents, None, np.int32, progress)
 
     def gram_of(self, kernel: Any, distances: Array) -> Any:
         """Gram matrix of a kernel with another gamma, from `distances_gram`, on the device."""
@@ -178,10 +152,9 @@ class CudaEdit:
         values[texts.columns.get()[:n]] = sums.get().T[:n]
         return values
 
-    def _block(
-        self, others: Documents, picks: Indices | None, dtype: Any, progress: Progress | None = None
-    ) -> Any:
-        """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
+    def compare(
+        self, others: Documents, picks: Ints | None, dtype: Any, progress: Progress | None = None
+    ) -> Array:
         symmetric = picks is None
         order = np.arange(self.n) if picks is None else picks
         with gpu.use(self.device):
@@ -199,7 +172,7 @@ class CudaEdit:
             return out
 
     def _fill_narrowed(self, others: Documents, picks: Ints, out: Array, progress: Progress | None) -> None:
-        """`_block` for large alphabets; every value is computed, of symmetric matrices too."""
+        """`compare` for large alphabets; every value is computed, of symmetric matrices too."""
         kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
         for run, rows, columns in narrow_runs(others, picks, self.documents):
             texts = _PackedTexts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
@@ -256,9 +229,7 @@ class _Comparison:
             done += sum(launch.work for launch in together)
             for launch in together:
                 launch.forget()
-            if progress is not None:
-                current.synchronize()
-                progress(done, total)
+            gpu.report(progress, done, total)
 
     def fill(self, picks: Ints, out: Array, progress: Progress | None) -> None:
         """Write the rows of `out`."""
@@ -290,9 +261,7 @@ class _Launch:
     arrays: dict[str, Any] = {}  # noqa: RUF012 (replaced, not changed)
     sums: Array = None
 
-    def __init__(
-        self, job: _Comparison, variant: Variant, documents: Indices, rows: Indices, places: Indices
-    ) -> None:
+    def __init__(self, job: _Comparison, variant: Variant, documents: Ints, rows: Ints, places: Ints) -> None:
         self.job, self.variant = job, variant
         self.work = float((job.all_lengths[documents] + 1.0).sum())
         self.packs = -(-len(rows) // variant.fields)
@@ -317,8 +286,7 @@ class _Launch:
 
     def _prepare(self, span: int, coefficients: Floats, out: Array) -> None:
         cp, job, texts = gpu.cupy(), self.job, self.job.texts
-        module = gpu.load("edit.cu", self.variant.defines(texts.wide))
-        self.kernel = module.get_function("edit_rows")
+        self.kernel = gpu.function("edit.cu", "edit_rows", self.variant.defines(texts.wide))
         self.blocks = min(-(-self.packs // span) * self.text_blocks, 4 * job.processors)
         scratch_words = 2 * THREADS * -(-texts.longest // 32) if self.variant.strips else 0
         scratch_words += (texts.alphabet + 1) // 2 if texts.wide else 0

@@ -42,7 +42,7 @@ from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32
 from textsvm.kernels.base import Ability, SymbolKernel, check_flag, check_positive
 from textsvm.kernels.contract import HostRows, SharedColumns, Sharing, TileableCost
 from textsvm.kernels.edit import cuda
-from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances
+from textsvm.kernels.edit.cpu import LANES, STRIP, EditRows, fill_distances
 from textsvm.runtime.device import Device, select
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
@@ -168,37 +168,16 @@ class _SharedRows:
         return [kernel.values(distances, others.lengths, lengths) for kernel in self.kernels]
 
 
-class HostEdit(HostRows):
-    """Kernel values and distances against fixed documents, on the CPU (`KernelRows`)."""
+class HostEdit(EditRows, HostRows):
+    """`EditRows` on the CPU."""
 
     def __init__(self, kernel: EditDistance, documents: Documents, device: Device) -> None:
-        self.kernel, self.documents, self.device = kernel, documents, device
-        self.n = len(documents)
+        super().__init__(kernel, documents, device)
         self.lengths = documents.lengths
         self.order = np.argsort(self.lengths, kind="stable")
         self.place = np.empty_like(self.order)
         self.place[self.order] = np.arange(self.n)
         self.codes, self.offsets = documents.codes_for(), np.array(documents.offsets)
-
-    def diag(self) -> Floats32:
-        return np.ones(self.n, np.float32)
-
-    def rows(self, indices: Ints) -> AnyArray:
-        return self._compute(self.documents, np.asarray(indices, np.int64), np.float32)
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> AnyArray:
-        return self._compute(others, np.arange(len(others)), np.float32, progress)
-
-    def gram(self, progress: Progress | None = None) -> AnyArray:
-        return self._compute(self.documents, None, np.float32, progress)
-
-    def distances(self, others: Documents) -> AnyArray:
-        """d(others, documents), shape (len(others), n)."""
-        return self._compute(others, np.arange(len(others)), np.int32)
-
-    def distances_gram(self, progress: Progress | None = None) -> AnyArray:
-        """d(documents, documents), shape (n, n), of which half is computed."""
-        return self._compute(self.documents, None, np.int32, progress)
 
     def gram_of(self, kernel: EditDistance, distances: Ints32) -> Floats32:
         """The kernel matrix for another gamma from `distances_gram`."""
@@ -206,10 +185,9 @@ class HostEdit(HostRows):
         self._finish(kernel, distances, slice(None), self.lengths, out)
         return out
 
-    def _compute(
+    def compare(
         self, others: Documents, picks: Ints | None, dtype: Any, progress: Progress | None = None
     ) -> AnyArray:
-        """Values (float32) or distances (int32) of others[picks]; the symmetric matrix if picks is None."""
         lengths = others.lengths if picks is None else others.lengths[picks]
         out = np.empty((len(lengths), self.n), dtype)
         distances = out.view(np.int32)

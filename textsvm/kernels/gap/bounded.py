@@ -79,7 +79,7 @@ from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
 #: Patterns of occurrences; more take hours whatever the texts.
@@ -161,8 +161,7 @@ class BoundedGapAttributor(Attributor):
             _share(kernel.patterns.offsets, powers, ids_of(document, kernel.patterns, own), of_own, shares)
             (factor,) = normalisation_of(kernel, document, x.squares()).scale
             symbols.append(documents.spread(d, factor * shares))
-            if progress is not None:
-                progress(d + 1, len(documents))
+            report(progress, d + 1, len(documents))
         return Contributions(symbols)
 
     def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:

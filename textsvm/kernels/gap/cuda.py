@@ -42,7 +42,7 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import DeviceDocuments, Documents
+from textsvm.text.documents import DeviceDocuments, Documents, batches
 
 SOURCE = "gap.cu"
 WARP = 32
@@ -69,25 +69,16 @@ BATCH = 1 << 25
 #: By GPU and defines of a module: a lock, and the event after the last launches that use its constants.
 _constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
 
-LANE = np.dtype(
-    [("target", "i4"), ("length", "i4"), ("code", "i8"), ("delay", "i4"), ("flags", "i4")], align=True
-)
-TASK = np.dtype(
-    [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
-    + [("begin", np.int64), ("rows", np.int32), ("part", np.int32)],
-    align=True,
-)
-OUTPUT = np.dtype(
-    [("mode", np.int32), ("classes", np.int32), ("width", np.int64)]
-    + [
-        (name, np.uint64)
-        for name in ("source_index", "target_index", "source_scale", "target_scale", "source_place")
-    ]
-    + [("target_place", np.uint64), ("smallest", np.float64)]
-    + [(name, np.uint64) for name in ("matrix", "coef", "sums")]
-    + [("targets", np.int64), ("kernels", np.int64)]
-    + [(name, np.uint64) for name in ("mix", "matrices", "scales", "shards", "firsts")],
-    align=True,
+LANE = gpu.layout("int32 target length", "int64 code", "int32 delay flags")
+TASK = gpu.layout("int32 first_strip strips first_source sources", "int64 begin", "int32 rows part")
+OUTPUT = gpu.layout(
+    "int32 mode classes",
+    "int64 width",
+    "uint64 source_index target_index source_scale target_scale source_place target_place",
+    "float64 smallest",
+    "uint64 matrix coef sums",
+    "int64 targets kernels",
+    "uint64 mix matrices scales shards firsts",
 )
 
 
@@ -564,7 +555,12 @@ class CudaGap:
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
-            return self._matrix(others, None, progress)
+            texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
+            own = self._self_values(others, texts, self._self)
+            matrix = self._zeros(len(others))
+            self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
+            own.finish_rows(matrix, self._self)
+            return matrix
 
     def gram_in_shards(
         self, shards: Sequence[Any], number: int, progress: Progress | None = None
@@ -588,12 +584,10 @@ class CudaGap:
         """k(others, documents) @ coef without a matrix: the others are targets, and sum over the sources."""
         coef = np.ascontiguousarray(coef, np.float64)
         values = np.zeros((len(others), coef.shape[1]))
-        turns = others.offsets[:-1] // BATCH
         with gpu.use(self.device):
-            for turn in np.unique(turns):
-                batch = np.flatnonzero(turns == turn)
-                single = len(batch) == len(others)
-                values[batch] = self._decide(others if single else others.take(batch), coef, progress)
+            for first, last in batches(others, BATCH):
+                batch = others if last - first == len(others) else others.take(np.arange(first, last))
+                values[first:last] = self._decide(batch, coef, progress)
         return values
 
     def _decide(self, others: Documents, coef: Floats, progress: Progress | None) -> Floats:
@@ -614,16 +608,6 @@ class CudaGap:
     def _zeros(self, rows: int) -> Array:
         gpu.require_memory(4 * rows * self.n, f"the {rows:,} x {self.n:,} matrix", "lower --memory")
         return gpu.cupy().zeros((rows, self.n), np.float32)
-
-    def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Array:
-        """k(others, documents); `own` are the k(s, s) of the others, computed if None."""
-        texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
-        if own is None:
-            own = self._self_values(others, texts, self._self)
-        matrix = self._zeros(len(others))
-        self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
-        own.finish_rows(matrix, self._self)
-        return matrix
 
     def _fill(
         self, matrix: Array, sources: GapTexts, scale: Array, mode: int, progress: Progress | None

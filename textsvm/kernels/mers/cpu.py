@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints
 from textsvm.kernels.mers.rows import MerRows, ScoreTable
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
@@ -200,16 +200,6 @@ class HostMers(MerRows):
         weigh_counts(counts, weights, ones, ones[:1], values)
         return values[:, 0]
 
-    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Floats32:
-        out = np.empty((len(rows.numbers), self.n), np.float32)
-        self._fill(rows, scale, out, False, progress)
-        return out
-
-    def half(self, progress: Progress | None = None) -> Floats32:
-        out = np.empty((self.n, self.n), np.float32)
-        self._fill(self.own, self.normalisation.scale, out, True, progress)
-        return out
-
     def table(self, of_mers: Floats) -> ScoreTable:
         return ScoreTable(self.columns, self.weights, of_mers)
 
@@ -222,12 +212,14 @@ class HostMers(MerRows):
         valid = aligned(LANES, np.uint64)
         return slots, masks, valid, aligned((most + 1) * LANES, np.uint64), most, upper_planes(most)
 
-    def _fill(
-        self, rows: Mers, scale: Floats, out: Array, symmetric: bool, progress: Progress | None
-    ) -> None:
-        """Compute all values; of a symmetric matrix the rows up to the end of each batch, mirrored."""
+    def products(
+        self, rows: Mers, scale: Floats, progress: Progress | None = None, symmetric: bool = False
+    ) -> Floats32:
         columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
-        n_symbols = max(rows.n_symbols, columns.n_symbols)
+        n_symbols, out = (
+            max(rows.n_symbols, columns.n_symbols),
+            np.empty((len(rows.numbers), self.n), np.float32),
+        )
 
         def piece(bounds: tuple[int, int, int, int]) -> None:
             first, last, row, stop = bounds
@@ -248,9 +240,13 @@ class HostMers(MerRows):
 
         pieces, work = self._pieces(rows, symmetric)
         run(piece, pieces, work, progress)
+        return out
 
     def _pieces(self, rows: Mers, symmetric: bool) -> tuple[list[tuple[int, int, int, int]], list[float]]:
-        """(first and last column, first and last row) of every piece, and pairs of l-mers."""
+        """(First and last column, first and last row) of every piece, and pairs of l-mers.
+
+        Of a symmetric matrix the rows up to the end of each batch.
+        """
         pieces: list[tuple[int, int, int, int]] = []
         work: list[float] = []
         m = len(rows.numbers)

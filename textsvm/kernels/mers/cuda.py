@@ -8,7 +8,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Floats
 from textsvm.kernels.mers.cpu import words_of
-from textsvm.kernels.mers.rows import MerRows
+from textsvm.kernels.mers.rows import MerRows, ScoreTable
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
@@ -26,14 +26,11 @@ LAUNCH = 1e12
 SHARED = 48 << 10
 
 #: struct Task of kernels_cu/mers.cu.
-TASK = np.dtype(
-    [(name, np.uint64) for name in ("row_codes", "row_starts", "row_indptr")]
-    + [(name, np.uint64) for name in ("codes", "starts", "indptr")]
-    + [(name, np.uint64) for name in ("words", "masks", "planes", "of_distance", "row_scale", "scale")]
-    + [(name, np.uint64) for name in ("out", "own")]
-    + [("n", np.int64)]
-    + [(name, np.int32) for name in ("n_symbols", "n_rows", "first", "tile", "chunk", "symmetric")],
-    align=True,
+TASK = gpu.layout(
+    "uint64 row_codes row_starts row_indptr codes starts indptr",
+    "uint64 words masks planes of_distance row_scale scale out own",
+    "int64 n",
+    "int32 n_symbols n_rows first tile chunk symmetric",
 )
 
 
@@ -109,27 +106,22 @@ class CudaMers(MerRows):
             self._launch(on_gpu, own, (on_gpu.n, 1), WARP, own=out)
         return gpu.to_host(out)
 
-    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Array:
-        return self._fill(rows, scale, False, progress)
-
-    def half(self, progress: Progress | None = None) -> Array:
-        return self._fill(self.own, self.normalisation.scale, True, progress)
-
     def table(self, of_mers: Floats) -> CudaScoreTable:
         return CudaScoreTable(self.columns, self.weights, of_mers, self.of_columns.defines)
 
-    def _fill(self, rows: Mers, row_scale: Floats, symmetric: bool, progress: Progress | None) -> Array:
-        """Values times both scales; half of a symmetric matrix is computed, and mirrored by the launch."""
+    def products(
+        self, rows: Mers, scale: Floats, progress: Progress | None = None, symmetric: bool = False
+    ) -> Array:
         cp, n, m, numbers = gpu.cupy(), self.n, len(rows.numbers), self.columns.numbers
         gpu.require_memory(4 * m * n, f"the {m:,} x {n:,} kernel values", "lower --memory")
         out, on_gpu = cp.empty((m, n), cp.float32), CudaRowMers(rows)
         if not out.size:
             return out
         fields = {
-            "row_scale": cp.asarray(row_scale),
+            "row_scale": cp.asarray(scale),
             "scale": cp.asarray(self.normalisation.scale),
             "out": out,
-            "symmetric": symmetric,
+            "symmetric": symmetric,  # the launch mirrors values
         }
         pairs = np.cumsum(numbers * float(rows.numbers.sum()))
         cuts = np.searchsorted(pairs, np.arange(LAUNCH, pairs[-1], LAUNCH)) + 1
@@ -159,24 +151,18 @@ class CudaMers(MerRows):
         kernel(grid, (threads,), (task,), shared_mem=columns.shared)
 
 
-class CudaScoreTable:
+class CudaScoreTable(ScoreTable):
     """`ScoreTable` on a GPU."""
 
     def __init__(self, columns: Mers, weights: Floats, of_mers: Floats, defines: gpu.Defines) -> None:
-        cp = gpu.cupy()
-        self.length, self.symbols, self.defines = columns.length, max(columns.n_symbols, 1), defines
-        size, keys = self.symbols**self.length, columns.keys(self.symbols)
+        self.xp, self.defines, size = gpu.cupy(), defines, max(columns.n_symbols, 1) ** columns.length
         gpu.require_memory(16 * size * (len(weights) + len(of_mers)), f"a table of {size:,} l-mers")
-        self.scores = cp.empty((size, len(of_mers)))
-        for machine, machine_weights in enumerate(of_mers):
-            # On the host: atomic sums would differ from run to run.
-            own = cp.asarray(np.bincount(keys, machine_weights, size).astype(np.float64))
-            self.scores[:, machine] = self._spread(own, weights)
+        super().__init__(columns, weights, of_mers)
 
-    def _spread(self, own: Array, weights: Floats) -> Array:
-        cp = gpu.cupy()
+    def _spread(self, own: Floats, weights: Floats) -> Array:
+        cp = self.xp
         sums = cp.zeros((len(weights), len(own)))
-        sums[0] = own
+        sums[0] = cp.asarray(own)
         for place in range(self.length):
             by_place = sums.reshape(len(weights), -1, self.symbols, self.symbols**place)
             for d in range(len(weights) - 1, 0, -1):
@@ -185,7 +171,6 @@ class CudaScoreTable:
         return (cp.asarray(weights)[:, None] * sums).sum(axis=0)
 
     def sums(self, rows: Mers) -> Floats:
-        """Weighted sums of the scores of the l-mers of documents without unknown symbols."""
         own, machines = CudaRowMers(rows), self.scores.shape[1]
         out = gpu.cupy().zeros((own.n, machines))
         if own.n:

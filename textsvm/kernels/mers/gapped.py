@@ -41,13 +41,22 @@ from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_whol
 from textsvm.kernels.contract import Cost, Features, Predictor
 from textsvm.kernels.mers.gapped_cuda import CudaGapped
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
-from textsvm.kernels.mers.windows import LETTERS, Mask, Windows, check_strands, masks, symbols_of, windows_of
+from textsvm.kernels.mers.windows import (
+    LETTERS,
+    Mask,
+    Windows,
+    canonical_name,
+    check_strands,
+    masks,
+    symbols_of,
+    windows_of,
+)
 from textsvm.kernels.options import GAPPED_WEIGHTS
 from textsvm.kernels.shared.normalisation import Normalisation, match_featureless
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
 PATTERNS = AttributionMethod(
@@ -92,7 +101,7 @@ class PatternContributions:
         for place in positions:
             pattern[place] = self.symbols[self.windows.codes[start + place]]
         name = self.documents.join(pattern)
-        return min(name, name[::-1].translate(_PAIRED)) if self.kernel.canonical else name
+        return canonical_name(name) if self.kernel.canonical else name
 
     def finish(self, scale: Floats) -> Contributions:
         """The contributions, times `scale` of each document, shape (n,)."""
@@ -102,9 +111,6 @@ class PatternContributions:
             result.symbols.append(self.documents.spread(d, share))
             result.features.append([(name, c, factor * value) for (_, name), (c, value) in patterns.items()])
         return result
-
-
-_PAIRED = str.maketrans("acgt", "tgca")
 
 
 @njit(nogil=True, cache=True)
@@ -224,8 +230,7 @@ class GappedAttributor(Attributor):
             squares += own.squares
             weights = columns.x.transposed_dot(columns.mask.times * scaled)
             sums.add(own, own.target(columns.vocabulary), weights)
-            if progress is not None:
-                progress(number, len(kernel.masks))
+            report(progress, number, len(kernel.masks))
         return sums.finish(Normalisation(documents, squares, kernel.normalised).scale)
 
     def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:

@@ -33,7 +33,7 @@ from textsvm.kernels.shared.stages import Stage
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
-from textsvm.runtime.parallel import Progress, part
+from textsvm.runtime.parallel import Progress, part, report
 from textsvm.text.documents import Documents
 
 LISTS_SOURCE, SOURCE = "gapped.cu", "gapped_dense.cu"
@@ -95,11 +95,7 @@ PAD = 8
 FLOAT16 = 2
 FLOAT32 = 0
 #: struct Texts of gapped_dense.cu.
-TEXTS = np.dtype(
-    [(name, np.uint64) for name in ("codes", "counted", "offsets", "kept")]
-    + [(name, np.int32) for name in ("g", "n_kept", "n_symbols", "n_keys", "strands")],
-    align=True,
-)
+TEXTS = gpu.layout("uint64 codes counted offsets kept", "int32 g n_kept n_symbols n_keys strands")
 
 
 def fits(texts: CodedTexts | None, masks: Sequence[Mask]) -> bool:
@@ -300,8 +296,7 @@ class CudaGapped(GappedRows):
             for group in rows.groups(list(equal)):
                 squares += times * rows.add_to(total, group)
                 done += len(group)
-                if progress is not None:
-                    progress(done, len(every))
+                report(progress, done, len(every))
             total *= times
         return self._normalisation(squares)
 

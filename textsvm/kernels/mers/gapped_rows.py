@@ -41,7 +41,7 @@ from textsvm.linalg.sparse import Counts, Sparse, grid_unit, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.device import Device, array_module, device_of
-from textsvm.runtime.parallel import Progress, n_threads, part, run
+from textsvm.runtime.parallel import Progress, n_threads, part, report, run
 from textsvm.text.documents import Documents, batches
 
 #: Features of the column documents of up to these bytes are cached.
@@ -155,8 +155,7 @@ class GappedRows(ABC):
                 own = self.represent(self.kernel, windows, columns.mask)
                 squares += own.squares
                 total += columns.products(own.over(columns.vocabulary))
-                if progress is not None:
-                    progress(number, len(self.kernel.masks))
+                report(progress, number, len(self.kernel.masks))
             own_scale = Normalisation(others, squares, self.kernel.normalised, normalisation)
             finish(total, own_scale, normalisation)
             return total
@@ -197,8 +196,7 @@ class GappedPredictor:
         with devices.use(self.device):
             for first, last in batches(documents, BATCH):
                 values[first:last] = self._values(documents.take(np.arange(first, last)))
-                if progress is not None:
-                    progress(last, len(documents))
+                report(progress, last, len(documents))
         return values
 
     def feature_terms(self, examples: Documents) -> list[FeatureTerm]:

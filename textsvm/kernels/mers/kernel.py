@@ -51,25 +51,21 @@ from textsvm.kernels.contract import Predictor, TileableCost
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows
-from textsvm.kernels.mers.windows import check_strands
+from textsvm.kernels.mers.windows import canonical_name, check_strands
 from textsvm.kernels.options import FILTERS
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
 MERS = AttributionMethod("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols")
-_PAIRED = str.maketrans("acgtu", "tgcaa")
 
 
 def _names(documents: Documents, d: int, starts: Ints, length: int, both: bool) -> list[str]:
     """l-mers as text; on both strands the smaller of an l-mer and its reverse complement."""
     symbols = documents.symbols(d)
     names = [documents.join(list(symbols[start : start + length])) for start in starts.tolist()]
-    if not both:
-        return names
-    names = [name.replace("u", "t") for name in names]
-    return [min(name, name[::-1].translate(_PAIRED)) for name in names]
+    return list(map(canonical_name, names)) if both else names
 
 
 def _sum_by_name(names: list[str], terms: Floats) -> list[tuple[str, int, float]]:
@@ -198,8 +194,7 @@ class MerAttributor(Attributor):
             result.symbols.append(documents.spread(d, shares))
             names = _names(documents, d, own.starts - begin, mers.length, bool(rows.kernel.canonical))
             result.features.append(_sum_by_name(names, terms))
-            if progress is not None:
-                progress(d + 1, len(documents))
+            report(progress, d + 1, len(documents))
         return result
 
     def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:

@@ -37,7 +37,7 @@ from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.parallel import Progress, report, run
 from textsvm.text.documents import Documents, batches
 
 #: Bytes of the score tables of a predictor.
@@ -75,12 +75,13 @@ class MerRows(ComparedRows):
         """k(s, s) of documents, on the host."""
 
     @abstractmethod
-    def products(self, rows: Mers, scale: Floats, progress: Progress | None = None) -> Array:
-        """Values of documents with the columns, times both scales: float32, shape (number of rows, n)."""
+    def products(
+        self, rows: Mers, scale: Floats, progress: Progress | None = None, symmetric: bool = False
+    ) -> Array:
+        """Values of documents with the columns, times both scales: float32, shape (number of rows, n).
 
-    @abstractmethod
-    def half(self, progress: Progress | None = None) -> Array:
-        """Values of the columns with each other, of which half is computed."""
+        Of a symmetric matrix half is computed.
+        """
 
     @abstractmethod
     def table(self, of_mers: Floats) -> Any:
@@ -112,7 +113,7 @@ class MerRows(ComparedRows):
     def gram(self, progress: Progress | None = None) -> Array:
         columns = self.normalisation
         with devices.use(self.device):
-            matrix = self.half(progress)
+            matrix = self.products(self.own, columns.scale, progress, symmetric=True)
             columns.finish_gram(matrix)
             return matrix
 
@@ -139,8 +140,7 @@ class MerPredictor:
         values = np.empty((len(documents), len(self.coef)))
         for first, last in batches(documents, BATCH):
             values[first:last] = self._values(documents.take(np.arange(first, last)))
-            if progress is not None:
-                progress(last, len(documents))
+            report(progress, last, len(documents))
         return values
 
     def _values(self, documents: Documents) -> Floats:
@@ -184,16 +184,18 @@ class MerPredictor:
 class ScoreTable:
     """Scores of all l-mers on the CPU; `of_mers`, (n_machines, l-mers), are the weights of the columns."""
 
+    xp: Any = np
+
     def __init__(self, columns: Mers, weights: Floats, of_mers: Floats) -> None:
         self.length, self.symbols = columns.length, max(columns.n_symbols, 1)
         size, keys = self.symbols**self.length, columns.keys(self.symbols)
-        self.scores = np.empty((size, len(of_mers)))
+        self.scores = self.xp.empty((size, len(of_mers)))
         for machine, machine_weights in enumerate(of_mers):
-            self.scores[:, machine] = self._spread(
-                np.bincount(keys, machine_weights, size).astype(np.float64), weights
-            )
+            # On the host: atomic sums would differ from run to run.
+            own = np.bincount(keys, machine_weights, size).astype(np.float64)
+            self.scores[:, machine] = self._spread(own, weights)
 
-    def _spread(self, own: Floats, weights: Floats) -> Floats:
+    def _spread(self, own: Floats, weights: Floats) -> Array:
         sums = np.zeros((len(weights), len(own)))
         sums[0] = own
         groups = len(own) // self.symbols

@@ -34,6 +34,7 @@ from textsvm.text.documents import Documents
 #: another code of an ambiguous base are left out.
 LETTERS = ("a", "c", "g", "tu", "nrykmswbdhv")
 UNKNOWN = len(LETTERS) - 1
+_PAIRED = str.maketrans("acgtu", "tgcaa")
 #: Number of keys up to which ranks are always tabulated; more keys may be sorted instead.
 TABLE = 1 << 10
 
@@ -112,6 +113,12 @@ def strands(documents: Documents) -> Ints32:
     letters = table[documents.codes]
     paired = np.where(letters < UNKNOWN, UNKNOWN - 1 - letters, letters)
     return np.concatenate([letters, paired[::-1]])
+
+
+def canonical_name(name: str) -> str:
+    """The smaller of a text of DNA and its reverse complement; u is a t."""
+    name = name.replace("u", "t")
+    return min(name, name[::-1].translate(_PAIRED))
 
 
 def symbols_of(documents: Documents) -> list[str]:
