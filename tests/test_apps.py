@@ -29,7 +29,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.reporting.formatting": "runs: steps of colour as in explanations",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",
         "textsvm.reporting.tables": "cells of CSV as in every file for spreadsheets",
-        "textsvm.model.rules": "fit_scale: scale of probabilities as in OnlineSVC",
+        "textsvm.model.rules": "fit_scale, fit_logistic: probabilities as in OnlineSVC and CalibratedSVC",
         "textsvm.text.documents": "normalise: the form of near-copies; Documents: the alphabet of features",
     },
     "serve": {
@@ -40,6 +40,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "mail": {
         "textsvm.solvers.online": "the machine of OnlineSVC, here on features of mails instead of texts",
+        "textsvm.model.rules": "fit_logistic: the sigmoid of CalibratedSVC, with other targets and weights",
         "textsvm.text.byte_pmers": "the features of OnlineSVC, which a decision needs without Numba",
         "textsvm.readers.mail": "the boundaries of messages in an mbox, as `train` reads them",
         "textsvm.readers.mime": "headers and parts; the reader of mail corpora has the same rules",

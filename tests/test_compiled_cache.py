@@ -125,7 +125,7 @@ def test_a_call_that_is_interrupted_before_compilation_can_be_repeated():
     # Ctrl-C while the names of other functions are replaced by their dispatchers.
     calls = []
 
-    class Interrupted(compiled.Imported):
+    class Interrupted(compiled.Compiled):
         @property
         def dispatcher(self):
             calls.append(1)
@@ -133,7 +133,7 @@ def test_a_call_that_is_interrupted_before_compilation_can_be_repeated():
                 raise KeyboardInterrupt
             return abs
 
-    names = {"absolute": Interrupted("builtins", "abs"), "__name__": __name__}
+    names = {"absolute": Interrupted(abs, {}), "__name__": __name__}
     function = FunctionType(compile("lambda x: absolute(x)", "", "eval").co_consts[0], names)
     tested = compiled.Compiled(function, {})
     with pytest.raises(KeyboardInterrupt):

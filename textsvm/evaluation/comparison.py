@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import AnyArray, Bools, Floats, Json
 from textsvm.errors import InputError, first_few
 from textsvm.evaluation.metrics import scores
-from textsvm.evaluation.results import Results
+from textsvm.evaluation.results import Results, percentile_interval
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.statistics import label_counts
 from textsvm.runtime.compiled import scipy
@@ -57,10 +57,10 @@ def compare_predictions(truth: ArrayLike, first: ArrayLike, second: ArrayLike, s
     only_first, only_second = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     counts = np.array([only_first, only_second, n - only_first - only_second])
     samples = np.random.default_rng(seed).multinomial(n, counts / n, RESAMPLES)
-    low, high = np.quantile((samples[:, 0] - samples[:, 1]) / n, [0.025, 0.975])
+    interval = percentile_interval((samples[:, 0] - samples[:, 1]) / n)
     differ = only_first + only_second
     p = float(scipy.stats.binomtest(only_first, differ).pvalue) if differ else 1.0
-    return Paired(n, (only_first - only_second) / n, (float(low), float(high)), only_first, only_second, p)
+    return Paired(n, (only_first - only_second) / n, interval, only_first, only_second, p)
 
 
 @dataclass(frozen=True)
@@ -204,9 +204,8 @@ def _difference(results: Results, first: Results) -> Difference:
     if results.task == "regression":
         difference = _errors(results) - _errors(first)
         random, n = np.random.default_rng(0), len(difference)
-        means = [difference[random.integers(0, n, n)].mean() for _ in range(1000)]
-        low, high = np.percentile(means, [2.5, 97.5])
-        return Difference("mae", float(difference.mean()), (float(low), float(high)), np.nan)
+        means = np.array([difference[random.integers(0, n, n)].mean() for _ in range(1000)])
+        return Difference("mae", float(difference.mean()), percentile_interval(means), np.nan)
     right, first_right = (_right(model, []) for model in (results, first))
     paired = compare_predictions(np.ones(len(right), bool), right, first_right)
     metric = "subset_accuracy" if results.task == "multilabel" else "accuracy"

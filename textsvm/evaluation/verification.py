@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import Bools, Floats, Ints, Json
+from textsvm.arrays import Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import roc_area
 from textsvm.kernels.inputs import TextForm
@@ -258,23 +258,15 @@ class _Rounds:
 
 def _largest_other(values: Floats) -> Floats:
     """The largest value of the other columns, for each row and column."""
-    first = values.argmax(axis=1)
-    largest = np.repeat(values.max(axis=1)[:, None], values.shape[1], axis=1)
-    rest = values.copy()
-    rest[np.arange(len(values)), first] = -1
-    largest[np.arange(len(values)), first] = rest.max(axis=1)
-    return largest
+    second, first = np.split(np.partition(values, -2, axis=1)[:, -2:], 2, axis=1)
+    return np.where(values == first, second, first)
 
 
 def _c_at_1(own: Floats, others: Floats, low: float, high: float) -> float:
     """c@1 of scores, with the same weight for problems of both kinds."""
     right = (np.mean(own >= high) + np.mean(others < low)) / 2
-    unanswered = (np.mean(_between(own, low, high)) + np.mean(_between(others, low, high))) / 2
+    unanswered = sum(np.mean((low <= scores) & (scores < high)) for scores in (own, others)) / 2
     return float(right + unanswered * right)
-
-
-def _between(scores: Floats, low: float, high: float) -> Bools:
-    return (scores >= low) & (scores < high)
 
 
 def _limits(own: Floats, others: Floats) -> tuple[float, float]:

@@ -21,14 +21,12 @@ from textsvm.arrays import Array, Floats, Ints, SignedInts
 from textsvm.errors import InputError
 from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges, unsigned
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import Imported, njit, scipy
+from textsvm.runtime.compiled import njit, scipy, simd
 
 ROOM = 1 << 26  #: Bytes up to which a matrix is dense
 MOST_TIMES = 16  #: Bytes of a larger dense matrix, at most, as a multiple of those of its sparse form
 COPIES = 4  #: Of dense weights in memory while they are computed
 BYTES_PER_ENTRY = 12  #: Of a sparse matrix: a float64 and an int32
-
-load, store, fill = (Imported("textsvm.runtime.simd", name) for name in ("load", "store", "fill"))
 
 
 def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
@@ -126,7 +124,7 @@ def sum_of_products(
     terms: Sequence[tuple[FactoredWeights, Sparse, Floats, float]], in_common: bool = True
 ) -> Floats:
     """Sum of diag(scale) X W on all cores, given W, X, scale and the multiple of the first A of each term."""
-    coef_t, width = terms[0][0].coef_t, Imported("textsvm.runtime.simd", "LANES").dispatcher
+    coef_t, width = terms[0][0].coef_t, simd.LANES
     coef, out = (coef_t.indptr, coef_t.indices, coef_t.data), np.zeros((len(terms[0][1]), coef_t.shape[1]))
     arrays = []
     for weights, x, scale, factor in terms:
@@ -183,10 +181,10 @@ def _add_multiples(kernel, starts, machines, coef, values, total, out):
     for j in range(kernel.shape[1]):
         values[:] = kernel[:, j]
         if values.any():
-            own = load(values, 0)
+            own = simd.load(values, 0)
             for k in range(starts[j], starts[j + 1]):
                 at = np.uint64(machines[k]) * width
-                store(flat, at, load(flat, at) + fill(coef[k]) * own)
+                simd.store(flat, at, simd.load(flat, at) + simd.fill(coef[k]) * own)
     for machine in range(len(total)):
         for i in range(len(out)):
             out[i, machine] += total[machine, i]

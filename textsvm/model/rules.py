@@ -35,6 +35,8 @@ from textsvm.model.labels import FORMS, in_form
 
 #: Largest scale of decision values in probabilities.
 MAX_SCALE = 100.0
+#: Decrease of the mean loss, and size of a step, at which `fit_logistic` ends.
+TOLERANCE = 1e-12
 #: The prediction for a rejected text.
 UNSURE = "unsure"
 
@@ -380,6 +382,34 @@ def has_probabilities(rule: Rule) -> TypeGuard[ClassRule]:
 def by_class(decision: Floats) -> Floats:
     """Values of each class, shape (n, n_classes); with two classes 0 and the decision value."""
     return decision if decision.ndim == 2 else np.stack([np.zeros_like(decision), decision], axis=1)
+
+
+def fit_logistic(
+    values: Floats, targets: Floats, weight: Floats, start: tuple[float, float] = (0.0, 0.0)
+) -> tuple[float, float]:
+    """Slope and offset with the least weighted log loss of 1 / (1 + exp(-(slope value + offset))).
+
+    Newton's method on a convex loss; steps that do not descend are halved (Lin, Lin and Weng 2007).
+    """
+    design, point = np.stack([values, np.ones_like(values)]), np.array(start)
+
+    def loss(point: Floats) -> float:
+        score = point @ design
+        return float(weight @ (np.logaddexp(0.0, score) - targets * score))
+
+    current = loss(point)
+    for _ in range(100):  # four to ten are taken
+        p = 1 / (1 + np.exp(-np.clip(point @ design, -700, 700)))
+        gradient = design @ (weight * (p - targets))
+        curvature = (design * (weight * p * (1 - p))) @ design.T + 1e-12 * np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        if gradient @ step <= TOLERANCE * weight.sum():
+            point = point - step
+            break
+        while (following := loss(point - step)) > current and np.abs(step).max() > TOLERANCE:
+            step /= 2
+        point, current = point - step, following
+    return float(point[0]), float(point[1])
 
 
 def softmax(values: Floats) -> Floats:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -95,9 +95,7 @@ _ROOM = {
     "height": ("min-height", "padding-top", "padding-bottom"),
     "width": ("min-width", "padding-right", "padding-left"),
 }
-_ROOMS = frozenset(
-    ["min-height", "min-width", "padding-top", "padding-right", "padding-bottom", "padding-left"]
-)
+_ROOMS = frozenset(chain.from_iterable(_ROOM.values()))
 _SIZES = _BOXES | _ROOMS | {"font-size", "zoom"}
 _MARGINS = frozenset(["margin-left", "margin-top", "text-indent"])
 _OFFSETS = frozenset(["left", "top", "right"])

@@ -1,4 +1,4 @@
-"""Numba and SciPy at their first use: a lazy `njit`, and a lazy module `scipy`.
+"""Numba and SciPy at their first use: a lazy `njit`, and lazy modules `scipy` and `simd`.
 
 Importing Numba takes a second, which prediction of a single text does not need. `njit` therefore wraps a
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
@@ -24,6 +24,8 @@ from textsvm.runtime import memory as host_memory
 
 if TYPE_CHECKING:
     import scipy as scipy
+
+    from textsvm.runtime import simd as simd
 
 #: Symbols and entries that NumPy processes in 0.7 s; Numba is imported in 0.3 s and compiles for seconds.
 NUMPY_SIZE = 3 << 24
@@ -61,8 +63,7 @@ class Compiled:
     def dispatcher(self) -> Any:
         """Numba's dispatcher; the functions that it may call have theirs, too."""
         use_numba()
-        from numba import config
-        from numba import njit as numba_njit
+        import numba
 
         from textsvm.runtime.compiled_cache import compiler_lock
 
@@ -71,9 +72,9 @@ class Compiled:
             if self._dispatcher is None:
                 # The wrapper for C callers, which nothing here is, takes a tenth of the time to compile.
                 options = {**self._options, "cache": False, "no_cfunc_wrapper": True}
-                dispatcher = numba_njit(**options)(self._function)
+                dispatcher = numba.njit(**options)(self._function)
                 # With NUMBA_DISABLE_JIT unsigned numbers wrap around, as in compiled code.
-                if config.DISABLE_JIT:  # type: ignore[attr-defined]
+                if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
                     dispatcher = np.errstate(over="ignore")(self._function)
                 elif self._options.get("cache"):
                     _enable_cache(dispatcher, self._function)
@@ -81,7 +82,7 @@ class Compiled:
                 self._dispatcher = dispatcher  # before the others, which may call it
                 try:
                     for name, other in list(names.items()):
-                        if isinstance(other, (Compiled, Imported)):
+                        if isinstance(other, (Compiled, _LazyModule)):
                             names[name] = other.dispatcher
                     for cell in cells:
                         if isinstance(cell.cell_contents, Compiled):
@@ -104,33 +105,24 @@ class Compiled:
         return _by_name, (self.__module__, self.__qualname__)
 
 
-class Imported:
-    """A function of a module that needs Numba, for compiled functions: imported when these are compiled."""
-
-    def __init__(self, module: str, name: str) -> None:
-        self._module, self._name = module, name
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self.dispatcher(*arguments)
-
-    @property
-    def dispatcher(self) -> Any:
-        """The function, which `Compiled.dispatcher` puts in place of this object before Numba compiles."""
-        return getattr(import_module(self._module), self._name)
-
-
 class _LazyModule:
     """A module that is imported when one of its names is first read."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
+    @property
+    def dispatcher(self) -> Any:
+        """The module, which `Compiled.dispatcher` puts in place of this object before Numba compiles."""
+        return import_module(self._name)
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._name), name)
+        return getattr(self.dispatcher, name)
 
 
 if not TYPE_CHECKING:
     scipy = _LazyModule("scipy")
+    simd = _LazyModule("textsvm.runtime.simd")
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:

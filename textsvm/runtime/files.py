@@ -107,7 +107,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        _sync(temporary)
+        with open(temporary, "rb+") as stream:  # a delayed "no space left" must come before the replacement
+            os.fsync(stream.fileno())
         temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else mode)
         temporary.replace(target)
         sync_folder(target.parent)
@@ -141,12 +142,6 @@ def _is_running(process: int) -> bool:
     except OSError as error:
         return not isinstance(error, ProcessLookupError)
     return True
-
-
-def _sync(path: Path) -> None:
-    # A delayed "no space left" must come before the old file is replaced.
-    with open(path, "rb+") as stream:
-        os.fsync(stream.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from textsvm.arrays import AnyArray, Floats32, Ints
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import unsigned
-from textsvm.runtime.compiled import Imported, njit
+from textsvm.runtime.compiled import njit, simd
 from textsvm.runtime.parallel import run
 
 #: The square of the bias feature at first, for rows of mean k(s, s) = 1. It is small, as a
@@ -59,8 +59,6 @@ REOPEN = np.float32(10)
 COLD = np.float32(0.1)
 #: Maximum number of partial epochs after each epoch of all active rows.
 PARTIAL = 4
-
-prefetch = Imported("textsvm.runtime.simd", "prefetch")
 
 
 def solve_columns(
@@ -200,8 +198,8 @@ def _descend(
 def _prefetch_row(i, indptr, features, values):
     """Ask for a row while those before it are processed: rows in random order are seldom in a cache."""
     for k in range(indptr[i], indptr[i + 1], LINE):
-        prefetch(features, k)
-        prefetch(values, k)
+        simd.prefetch(features, k)
+        simd.prefetch(values, k)
 
 
 @njit(nogil=True, cache=True)

@@ -29,10 +29,10 @@ from textsvm.arrays import Floats, Ints, Ints32
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse, run_on_ranges, unsigned
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, simd
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, report, run
-from textsvm.solvers.columns import Descent, prefetch
+from textsvm.solvers.columns import Descent
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.problems import Classification, Labelling, Machines, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
@@ -289,7 +289,7 @@ def _take(indptr, features, values, at, numbers, to, to_features, to_values, rid
     for row in range(len(at)):
         for k in range(indptr[at[row]], indptr[at[row] + 1]):
             u, value = features[k], values[k]
-            prefetch(numbers, np.int64(features[min(k + 32, len(features) - 1)]))  # seldom in a cache
+            simd.prefetch(numbers, np.int64(features[min(k + 32, len(features) - 1)]))  # seldom in a cache
             if numbers[u] == -1:  # of this row alone
                 ridge[row] += np.float64(value) * np.float64(value)
                 continue

@@ -24,7 +24,7 @@ from textsvm.linalg.factored import stacked
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse, index_type, unsigned
-from textsvm.runtime.compiled import Imported, njit
+from textsvm.runtime.compiled import njit, simd
 from textsvm.runtime.parallel import Progress, n_threads, run
 from textsvm.solvers import dual
 from textsvm.solvers.feature_machines import FeatureMachine, epochs_of, restricted
@@ -47,10 +47,6 @@ ROUNDING = 1e-4
 BLOCK = 256
 #: Zeros of all features, of integers and floats, which every use restores: allocating them takes longer.
 Room = tuple[Ints32, Floats]
-
-load, store, fill, multiply_add = (
-    Imported("textsvm.runtime.simd", name) for name in ("load", "store", "fill", "multiply_add")
-)
 
 
 def has_many_classes(problem: Classification) -> bool:
@@ -169,8 +165,9 @@ class Bounds:
         numbers = np.arange(x.n_features, dtype=index_type(x.n_features))
         target, common = np.full_like(numbers, -1), np.argsort(-x.frequencies(), kind="stable")[:COMMON]
         target[common], numbers[common] = numbers[: len(common)], -1
-        lanes = Imported("textsvm.runtime.simd", "LANES").dispatcher
-        return cls(x.select(target, len(common)), InvertedIndex(x.select(numbers, x.n_features)), 2 * lanes)
+        return cls(
+            x.select(target, len(common)), InvertedIndex(x.select(numbers, x.n_features)), 2 * simd.LANES
+        )
 
     def values(self, machines: list[ClassMachine]) -> Floats32:
         """Bounds for each machine, shape (len(machines), n); at most `width` machines."""
@@ -222,13 +219,13 @@ def _multiply(indptr, features, values, weights, biases, out):
     """out = biases + X @ weights, two vectors of machines a row."""
     width, half = np.uint64(len(biases)), np.uint64(len(biases) // 2)
     for i in range(len(indptr) - 1):
-        first, second = load(biases, 0), load(biases, half)
+        first, second = simd.load(biases, 0), simd.load(biases, half)
         for k in range(indptr[i], indptr[i + 1]):
-            value, at = fill(values[k]), np.uint64(features[k]) * width
-            first = multiply_add(value, load(weights, at), first)
-            second = multiply_add(value, load(weights, at + half), second)
-        store(out, i * width, first)
-        store(out, i * width + half, second)
+            value, at = simd.fill(values[k]), np.uint64(features[k]) * width
+            first = simd.multiply_add(value, simd.load(weights, at), first)
+            second = simd.multiply_add(value, simd.load(weights, at + half), second)
+        simd.store(out, i * width, first)
+        simd.store(out, i * width + half, second)
 
 
 @njit(nogil=True, cache=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.runtime.compiled import Imported, njit, use_numpy
+from textsvm.runtime.compiled import njit, simd, use_numpy
 
 #: Why the loop stopped.
 BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3
@@ -24,7 +24,6 @@ FIRST, LAST, DECREASE = 0, 1, 2
 _BLOCK = 512
 #: Iterations by NumPy between two calls of `use_numpy`, and the entries that take NumPy as long as its calls.
 _FEW, _CALLS = 100, 1000
-larger = Imported("textsvm.runtime.simd", "larger")
 
 
 def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -> None:
@@ -57,8 +56,8 @@ def _update(F, up, down, row_i, row_j, step, state, extrema):
         for k in range(np.uint64(start), np.uint64(stop)):
             f = F[k] + step * (np.float64(row_i[k]) - np.float64(row_j[k]))
             F[k] = f
-            top = larger(top, up[k] - f)
-            bottom = larger(bottom, down[k] + f)
+            top = simd.larger(top, up[k] - f)
+            bottom = simd.larger(bottom, down[k] + f)
         if top > best:
             best, best_start = top, start
         last = max(last, bottom)
@@ -89,7 +88,7 @@ def _second(F, down, diag, row_i, first, diag_i, gains):
             gain = gap * gap / curvature
             gain = gain if gap > np.float32(0) else np.float32(0)
             gains[k] = gain
-            top = larger(top, gain)
+            top = simd.larger(top, gain)
         if top > best:
             best, best_start = top, start
     if best_start >= 0:

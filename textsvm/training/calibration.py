@@ -17,14 +17,8 @@ import numpy as np
 
 from textsvm.arrays import Arrays, Bools, Floats, Ints
 from textsvm.model.conformal import Conformity
-from textsvm.model.rules import CalibratedRule, ClassRule, mapped_probabilities
+from textsvm.model.rules import CalibratedRule, ClassRule, fit_logistic, mapped_probabilities
 from textsvm.model.settings import CalibrationSettings
-from textsvm.runtime.compiled import scipy
-
-#: Newton's method: most steps, halvings of a step, and the largest derivative at the optimum per unit weight.
-STEPS, HALVINGS, PRECISION = 100, 30, 1e-12
-#: Added to the curvature, which may be singular.
-RIDGE = 1e-12
 
 
 def calibrated_rule(
@@ -79,28 +73,6 @@ def fit_sigmoid(values: Floats, member: Bools, weight: Floats | None = None) -> 
     inside, outside = float(weight[member].sum()), float(weight[~member].sum())
     targets = np.where(member, (inside + 1) / (inside + 2), 1 / (outside + 2))
     unit = float(np.abs(values).max()) or 1.0
-    features = np.column_stack([values / unit, np.ones(len(values))])
-    parameters = np.array([0.0, np.log((outside + 1) / (inside + 1))])
-
-    def loss(candidate: Floats) -> float:
-        logits = -(features @ candidate)
-        return float(weight @ (np.logaddexp(0, logits) - targets * logits))
-
-    current = loss(parameters)
-    for _ in range(STEPS):
-        probability = scipy.special.expit(-(features @ parameters))
-        gradient = features.T @ (weight * (targets - probability))
-        if np.abs(gradient).max() <= PRECISION * weight.sum():
-            break
-        curvature = weight * probability * (1 - probability)
-        hessian = features.T @ (curvature[:, None] * features) + RIDGE * np.eye(2)
-        step = np.linalg.solve(hessian, gradient)
-        for _ in range(HALVINGS):
-            lower = loss(parameters - step)
-            if lower < current:
-                break
-            step /= 2
-        else:
-            break  # at the precision of the loss
-        parameters, current = parameters - step, lower
-    return float(parameters[0] / unit), float(parameters[1])
+    start = 0.0, float(np.log((inside + 1) / (outside + 1)))
+    slope, offset = fit_logistic(values / unit, targets, weight, start)
+    return -slope / unit, -offset

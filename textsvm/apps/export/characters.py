@@ -31,10 +31,6 @@ from textsvm.text.normal_form import IGNORABLE, JOINING, SPACED, begins, normali
 #: The last two together: joiners and ZWSP stay behind it.
 SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED, IGNORED, KEEPS = (1 << bit for bit in range(8))
 HANGUL = range(0xAC00, 0xD7A4)  #: Hangul syllables, which are composed by their numbers
-#: Hangul: first leading consonant and vowel, the code point before the first final consonant.
-_LEADING, _VOWEL, _BEFORE_FINAL = 0x1100, 0x1161, 0x11A7
-#: Numbers of leading consonants, of vowels, and of final consonants with that of no consonant.
-_N_LEADING, _N_VOWELS, _N_FINALS = 19, 21, 28
 #: Code points outside the planes without any property (unassigned, private use).
 _ASSIGNED = (*range(0x40000), *range(0xE0000, 0xE1000))
 _WORD = re.compile(r"\w")
@@ -108,11 +104,9 @@ def _changes(char: str) -> int:
 
 def hangul_pairs() -> Iterator[tuple[int, int, int]]:
     """First, second and composed code point of Hangul."""
-    for number in range(_N_LEADING * _N_VOWELS):
-        syllable = HANGUL.start + number * _N_FINALS
-        yield _LEADING + number // _N_VOWELS, _VOWEL + number % _N_VOWELS, syllable
-        for final in range(1, _N_FINALS):
-            yield syllable, _BEFORE_FINAL + final, syllable + final
+    for syllable in HANGUL:
+        parts = unicodedata.normalize("NFD", chr(syllable))
+        yield ord(unicodedata.normalize("NFC", parts[:-1])), ord(parts[-1]), syllable
 
 
 # WordPiece tokenizers

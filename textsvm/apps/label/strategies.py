@@ -44,6 +44,7 @@ from scipy.special import bdtr, expit
 
 from textsvm.apps.label.machine import Machine
 from textsvm.arrays import Bools, Floats, Ints
+from textsvm.model.rules import fit_logistic
 
 MOST = 500  #: Maximum number of candidates that are compared with each other
 RECALL = 0.95  #: Recall to reach
@@ -51,7 +52,6 @@ RECALL = 0.95  #: Recall to reach
 UNRANKED_RECALL = 0.8
 LEVEL = 0.05  #: Probability of the latest answers, if the recall is lower, at which a search may stop
 HITS = 10  #: Maximum number of relevant texts among the latest answers
-STEPS, STEP = 25, 5.0  #: Maximum number of Newton steps of the sigmoid, and maximum size of a step
 
 
 @dataclass(frozen=True)
@@ -199,19 +199,12 @@ def _unlikely(n_found: int, recall: float, latest: Floats, rest: float) -> bool:
 
 
 def _sigmoid(values: Floats, relevant: Bools) -> tuple[float, float]:
-    """Slope, at least 0, and offset of Platt's sigmoid (2000), by Newton's method."""
+    """Slope, at least 0, and offset of Platt's sigmoid (2000)."""
     n_relevant, n_other = int(relevant.sum()), int((~relevant).sum())
     target = np.where(relevant, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
-    design = np.stack([values, np.ones(len(values))])
-    point = np.array([1.0, np.log((n_relevant + 1) / (n_other + 1))])
-    for _ in range(STEPS):
-        p = expit(point @ design)
-        curvature = (design * (p * (1 - p))) @ design.T + 1e-6 * np.eye(2)
-        step = np.linalg.solve(curvature, design @ (p - target))
-        point = point - step * min(1.0, STEP / max(np.abs(step).max(), 1e-9))
-    if point[0] < 0:  # the ranking is worse than none
-        return 0.0, float(np.log((n_relevant + 1) / (n_other + 1)))
-    return float(point[0]), float(point[1])
+    odds = float(np.log((n_relevant + 1) / (n_other + 1)))
+    slope, offset = fit_logistic(values, target, np.ones(len(values)), (1.0, odds))
+    return (slope, offset) if slope >= 0 else (0.0, odds)  # else the ranking is worse than none
 
 
 def labels_per_point(curve: Sequence[tuple[int, float]]) -> float | None:

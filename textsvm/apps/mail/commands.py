@@ -24,7 +24,7 @@ from textsvm.cli import options
 from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
 from textsvm.cli.options import Command, Group, option
 from textsvm.cli.output import Force, Kind, Output, check_report
-from textsvm.errors import InputError, printable
+from textsvm.errors import InputError, plural, printable
 from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
@@ -98,11 +98,6 @@ def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
             yield name, data
 
 
-def _messages(n: int) -> str:
-    """Number of messages in words."""
-    return "1 message" if n == 1 else f"{n:,} messages"
-
-
 def learn(
     kind: As,
     files: Messages = None,
@@ -151,7 +146,7 @@ def learn(
             advice = "earlier messages were learnt, perhaps not all; repeat the command, which skips them"
             raise InputError(f"{error}; {advice}") from error
         counts = opened.counts()
-    line = f"{_messages(new)} learnt as {kind}"
+    line = f"{plural(new, 'message')} learnt as {kind}"
     if n > new + empty:
         line += f", {n - new - empty:,} known already"
     if empty:
@@ -184,7 +179,7 @@ def unlearn(
             answers = [opened.unlearn(data) for _, data in read_messages(files)]
             forgotten = answers.count(True)
             unknown = answers.count(False)
-    line = f"{_messages(forgotten)} forgotten"
+    line = f"{plural(forgotten, 'message')} forgotten"
     if unknown:
         line += f", {unknown:,} had not been learnt"
     Console(quiet).say(line)
@@ -206,10 +201,8 @@ def status(
         summary, path = opened.status(), opened.lessons.path
     console = Console()
     if json:
-        last = []
-        for row in summary.last:
-            fields = row._asdict()
-            last.append({name: fields[name] for name in ("kind", "subject", "sender", "learnt", "score")})
+        names = ("kind", "subject", "sender", "learnt", "score")
+        last = [{name: row._asdict()[name] for name in names} for row in summary.last]
         parts = {"recent": summary.recent._asdict(), "last": last}
         console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
         return
@@ -294,14 +287,16 @@ def import_(
     with stream, open_filter(store, create=True, texts=not without_texts) as opened:
         new = opened.add_lessons(parse_lessons(stream, str(file)))
         counts = opened.counts()
-    Console().say(f"{_messages(new)} learnt; there are {counts['spam']:,} spam, {counts['ham']:,} ham now")
+    Console().say(
+        f"{plural(new, 'message')} learnt; there are {counts['spam']:,} spam, {counts['ham']:,} ham now"
+    )
 
 
 def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
     """Train again on all messages to the optimum, and calibrate the score."""
     with open_filter(store) as opened:
         n = opened.retrain()
-    Console(quiet).say(f"trained on {_messages(n)}")
+    Console(quiet).say(f"trained on {plural(n, 'message')}")
 
 
 def report(

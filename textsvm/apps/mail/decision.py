@@ -58,9 +58,6 @@ MANY_LESSONS = 50
 CENTRE_SHARE = 0.5
 CENTRE_MAILS = 3
 CENTRE_POWER = 0.1
-#: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
-_MAX_STEPS = 50
-_TOLERANCE = 1e-12
 
 
 class Decision(NamedTuple):
@@ -147,36 +144,15 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
     target = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
     weight = np.append(np.where(spam, few / n_spam, few / n_ham), [mails, mails])
     values = np.append(values, [_prior_value(n_spam), -_prior_value(n_ham)])
-    slope, offset = _newton(values, target, weight / weight.sum())
+    from textsvm.model.rules import fit_logistic  # not above: a decision needs no fit
+
+    slope, offset = fit_logistic(values, target, weight)
     return PlattSigmoid(slope, offset) if slope > 0 else PlattSigmoid()
 
 
 def _prior_value(n: int) -> float:
     """The value of a new mail of a kind with n lessons, in the prior."""
     return min(LAST, FIRST * (min(n, MANY_LESSONS) / 10) ** (1 / 3) * max(1.0, n / MANY_LESSONS) ** 0.6)
-
-
-def _newton(values: Floats, target: Floats, weight: Floats) -> tuple[float, float]:
-    """Slope and offset of least weighted log loss, which is convex; steps that do not descend are halved."""
-    design = np.stack([values, np.ones_like(values)])
-
-    def loss(point: Floats) -> float:
-        score = point @ design
-        return float(weight @ (np.logaddexp(0.0, score) - target * score))
-
-    point = np.zeros(2)
-    current = loss(point)
-    for _ in range(_MAX_STEPS):
-        p = 1 / (1 + np.exp(-np.clip(point @ design, -700, 700)))
-        gradient = design @ (weight * (p - target))
-        curvature = (design * (weight * p * (1 - p))) @ design.T + 1e-12 * np.eye(2)
-        step = -np.linalg.solve(curvature, gradient)
-        if -(gradient @ step) <= _TOLERANCE:
-            break
-        while (following := loss(point + step)) > current and np.abs(step).max() > _TOLERANCE:
-            step /= 2
-        point, current = point + step, following
-    return float(point[0]), float(point[1])
 
 
 class DecisionModel(NamedTuple):

@@ -82,11 +82,7 @@ def features(text: str) -> tuple[Keys, Values]:
     """
     fields, body = _blocks(text)
     words = sorted({_word_key(word) for word in set(_TOKEN.findall(body))})
-    blocks = [
-        byte_pmers(body, P),
-        byte_pmers(fields, P) | np.uint64(HEADER),
-        np.array(words, np.uint64),
-    ]
+    blocks = [byte_pmers(body, P), byte_pmers(fields, P) | np.uint64(HEADER), np.array(words, np.uint64)]
     sizes = np.array([len(block) for block in blocks])
     values = np.sqrt(np.array(SHARES) / np.maximum(sizes, 1)).astype(np.float32)
     return np.concatenate(blocks), np.repeat(values, sizes)
@@ -177,11 +173,7 @@ def word_contributions(text: str, weights: WeightVector) -> list[tuple[str, floa
     for match in _WORD.finditer(read):
         words[match[0]] = words.get(match[0], 0.0) + float(sums[match.end()] - sums[match.start()])
     contributing = [item for item in words.items() if item[1]]
-    return sorted(contributing, key=_magnitude, reverse=True)
-
-
-def _magnitude(item: tuple[str, float]) -> float:
-    return abs(item[1])
+    return sorted(contributing, key=lambda item: -abs(item[1]))
 
 
 def character_contributions(text: str, weights: WeightVector) -> tuple[str, Floats]:

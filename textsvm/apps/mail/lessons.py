@@ -338,9 +338,7 @@ class Lessons:
 
     def check_file(self) -> None:
         """Read the whole file; raise InputError if it is damaged."""
-        with self._translate_errors():
-            answer = self.sql.execute("pragma quick_check(1)").fetchone()[0]
-        if answer != "ok":
+        if (answer := self.pragma("quick_check(1)")) != "ok":
             raise self.damage(" ".join(answer.split()))
         self.check_rows()
         for _ in self.iterate(messages=True):

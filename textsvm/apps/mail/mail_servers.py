@@ -77,10 +77,8 @@ class _SmtpHandler:
             decision = await self._classify(envelope.content)
         except Refused as error:
             return "\r\n".join([_LATER.format(ascii_line(error))] * len(groups))
-        return await asyncio.to_thread(self._send_all, envelope, groups, marked(envelope.content, decision))
-
-    def _send_all(self, envelope: Envelope, groups: list[list[str]], data: bytes) -> str:
-        return "\r\n".join(self._send(envelope, group, data) for group in groups)
+        data = marked(envelope.content, decision)
+        return "\r\n".join([await asyncio.to_thread(self._send, envelope, group, data) for group in groups])
 
     def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
         """Send the message to the next server; the answer for its sender."""
