@@ -235,6 +235,38 @@ def test_train_and_predict(novels, tmp_path):
     assert load(tmp_path / "u.textsvm").pieces == model.pieces
 
 
+CLASSES = ["--label", "author"]
+UPDATED = {
+    "classes": CLASSES, "calibrated": [*CLASSES, "--calibrate", "sigmoid"],
+    "in groups": [*CLASSES, "--groups", "series"], "several labels": [*CLASSES, "--multilabel"],
+    "numbers": ["--regress", "y"], "one class": [*CLASSES, "--one-class", "Ash", "--nu", "0.1"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UPDATED)
+def test_update_counts_texts_and_not_their_pieces(name, tmp_path):
+    """Texts of one id in the old and in the new table stay apart, and a changed text is listed once."""
+    rows = [
+        {"id": f"t{k}", "text": novel(author, 10 * c + k, 40), "author": author, "y": c + k / 10,
+         "series": f"{author} {k // 2}"}
+        for c, author in enumerate(WORDS) for k in range(6)
+    ]  # fmt: skip
+    new = [
+        {**row, "text": novel(row["author"], 50 + k, 40), "series": "new"} for k, row in enumerate(rows[:3])
+    ]
+    new.append({**rows[8], "text": novel("Ash", 60, 40), "id": "wrong", "series": "wrong"})
+    for part, of_part in (("old", rows), ("new", new)):
+        (tmp_path / f"{part}.jsonl").write_text("\n".join(map(json.dumps, of_part)))
+    options = [*UPDATED[name], "--id", "id", "--text", "text", "--chunk", "500", "--kernel", "spectrum:3"]
+    report("train", tmp_path / "old.jsonl", *options, "-o", tmp_path / "m")
+    told = report("update", tmp_path / "m", tmp_path / "new.jsonl", "--folds", "3", "-o", tmp_path / "u")
+    assert told["new_documents"] == 4
+    assert {row["id"] for row in told["changed"]} <= {row["id"] for row in new}
+    assert len(load(tmp_path / "u").support.indices) > 4
+    if name in ("classes", "in groups"):
+        assert told["accuracy_before"] == told["accuracy_after"] == 0.75
+
+
 def test_held_out_texts_are_whole(novels, tmp_path):
     told = report("train", novels, *BY_NAME, "--chunk", "500", "--holdout", "0.5", "-o", tmp_path / "m")
     assert told["holdout"]["n"] == 6

@@ -22,7 +22,7 @@ from textsvm.evaluation.slices import Slices, make_slices
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.labels import label_sets
-from textsvm.model.rules import ClassRule, NumberRule
+from textsvm.model.rules import ClassRule, NumberRule, Rule
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
@@ -149,14 +149,20 @@ def results_on_texts(corpus: Corpus, result: CrossValidation, positive: str | No
     """Results on texts by the means of the out-of-fold values of their pieces; None without pieces."""
     if corpus.piece_of is None or result.predictions.ndim == 2:
         return None
-    numbers, truth = np.array(corpus.piece_of), truth_of(corpus.first_pieces)
-    decision = mean_of_pieces(result.decision, numbers)
+    truth = truth_of(corpus.first_pieces)
     rule = NumberRule() if corpus.targets is not None else ClassRule(np.unique(np.asarray(truth)), "ovr")
-    first = np.unique(numbers, return_index=True)[1]
-    means = replace(
+    return results_of(on_texts(result, corpus, rule), truth, positive)
+
+
+def on_texts(result: CrossValidation, corpus: Corpus, rule: Rule) -> CrossValidation:
+    """The values and predictions of texts, by the means of the values of their pieces."""
+    if corpus.piece_of is None:
+        return result
+    numbers = np.array(corpus.piece_of)
+    decision, first = mean_of_pieces(result.decision, numbers), np.unique(numbers, return_index=True)[1]
+    return replace(
         result, decision=decision, predictions=rule.predictions(decision), tested=result.tested[first]
     )
-    return results_of(means, truth, positive)
 
 
 def summary_of_folds(result: CrossValidation, corpus: Corpus, settings: Settings) -> Json:

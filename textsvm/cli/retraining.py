@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from textsvm.arrays import Json
-from textsvm.cli import corpora, model_files
+from textsvm.cli import corpora, model_files, results
 from textsvm.cli.console import Console
 from textsvm.cli.model_files import RecordedOptions
 from textsvm.cli.options import LearningOptions, ReadingOptions
@@ -178,8 +178,6 @@ def _train_again(
     training, learning = recorded.training, recorded.learning
     parts = _read_old(console, fitted, old, recorded)
     _report_copies(console, fresh, parts)
-    if fitted.pieces is not None:
-        fresh, *parts = [corpus.cut(fitted.pieces) for corpus in (fresh, *parts)]
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
     combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
@@ -188,6 +186,7 @@ def _train_again(
     if one_class:
         own = [label == training.positive for label in truth_of(combined)]
         trained = combined.subset([i for i, is_own in enumerate(own) if is_own])
+    trained = trained if fitted.pieces is None else trained.cut(fitted.pieces)
     truth, of_numbers = truth_of(trained), trained.targets is not None
     single = not one_class and not of_numbers and not learning.multilabel
     settings, decision = model_files.settings_again(fitted, with_choice=single), None
@@ -199,6 +198,7 @@ def _train_again(
         before = judge.predict(widened, examples, [], training.positive, console.stage)[1]
         console.lap("predict")
         again = train(settings, trained.examples, truth, trained.weights, console.stage, trained.groups)
+        again = replace(again, pieces=fitted.pieces)
         console.lap(again.record.seconds)
         if again.record.unfinished:
             warn_user(again.record.unfinished, NotConvergedWarning)
@@ -213,10 +213,11 @@ def _train_again(
                         machine, trained.examples, truth, cv=folds, groups=trained.groups,
                         sample_weight=trained.weights, progress=console.stage,
                     )  # fmt: skip
+                    result, texts = results.on_texts(result, trained, again.rule), trained.first_pieces
                     after = result.predictions[n_old:]
                     decision = result.decision[result.tested > 0] if single else None
                     if single:
-                        again = with_scale(again, result.decision, truth, trained.weights)
+                        again = with_scale(again, result.decision, truth_of(texts), texts.weights)
         except InputError as error:
             console.say(f"note: no cross-validation: {error}")
         numbers = drift.record(
@@ -231,10 +232,9 @@ def _train_again(
         about |= {} if baseline is None else {"length_baseline": asdict(baseline)}
     about["update"] = recorded.facts
     reading = replace(recorded.reading, positive=training.positive, negative=training.negative)
-    texts = fitted.support.weights is None
     with console.warnings():
-        again = replace(again, pieces=fitted.pieces)
-        model_files.save_model(target, again, trained, reading, learning, about, texts)
+        with_texts = fitted.support.weights is None
+        model_files.save_model(target, again, trained, reading, learning, about, with_texts)
     console.lap("save")
     if learning.multilabel:
         before, after = (

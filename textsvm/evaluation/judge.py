@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,8 +117,10 @@ def predict_one_class(
     parts = [(model, fresh[~inside[fresh]])]
     for test in np.array_split(fresh[inside[fresh]], folds):
         train = combined.subset(np.flatnonzero(inside & ~np.isin(groups, groups[test])).tolist())
+        train = train if model.pieces is None or not len(test) else train.cut(model.pieces)
         if len(test):
-            parts.append((train_here(settings, train.examples, None, train.weights), test))
+            tested = train_here(settings, train.examples, None, train.weights)
+            parts.append((replace(tested, pieces=model.pieces), test))
     predicted = np.full(len(combined), None)
     for tested, test in parts:
         if len(test):
