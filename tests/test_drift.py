@@ -1,9 +1,11 @@
 """Drift: numbers of new texts beside those of training, in bounded memory."""
 
+import json
 import tracemalloc
 
 import numpy as np
 import pytest
+from command import report, run
 
 from textsvm import SVC, Spectrum
 from textsvm.evaluation.drift import Drift, Margins, record
@@ -91,3 +93,53 @@ def test_drift_without_recorded_numbers_and_of_tokens():
     assert [message.partition(" of the ")[2][:14] for message in findings(model, foreign, recorded)] == [
         "symbols never "
     ]
+
+
+def novel_of(author, length, seed):
+    words = {"a": "tulips grow in the bed", "b": "the engine needs oil now"}[author].split()
+    return " ".join(np.random.default_rng(seed).choice(words, length // 3))[:length]
+
+
+FAR = "far shorter than those of training"
+
+
+@pytest.fixture(scope="module")
+def passages(tmp_path_factory):
+    """Models of passages of 3,000 characters, of texts in pieces, and of texts of all lengths."""
+    folder = tmp_path_factory.mktemp("passages")
+    for name, lengths in (("passages", [3000]), ("novels", [12_000]), ("mixed", [300, 3000, 9000])):
+        rows = [
+            {"text": novel_of(label, lengths[k % len(lengths)], k), "label": label}
+            for label in "ab" for k in range(6)
+        ]  # fmt: skip
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        cut = ["--chunk", "3000"] if name == "novels" else []
+        report("train", folder / f"{name}.jsonl", *cut, "-o", folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("command", [["predict"], ["predict", "--drift"], ["explain", "--json"]])
+@pytest.mark.parametrize(
+    ("model", "length", "warned"),
+    [("passages", 180, True), ("passages", 900, True), ("passages", 1100, False), ("novels", 180, True),
+     ("novels", 900, True), ("novels", 2000, False), ("novels", 9000, False), ("mixed", 60, False)],
+)  # fmt: skip
+def test_a_text_far_shorter_than_those_of_training_is_named_once(command, model, length, warned, passages):
+    (passages / "new.txt").write_text(novel_of("a", length, 99))
+    stderr = run(*command, model, "new.txt", cwd=passages).stderr.decode()
+    assert stderr.count(FAR) == warned
+    if warned:
+        assert f"1 of 1 text {FAR}" in stderr
+        assert f"new.txt has {length:,}" in stderr
+
+
+def test_few_short_texts_among_many_are_no_news(passages):
+    rows = [novel_of("a", 3000, k) for k in range(40)]
+    for n, warned in ((1, 0), (3, 1)):
+        (passages / "new.jsonl").write_text(
+            "\n".join(json.dumps({"text": text[: 100 if k < n else None]}) for k, text in enumerate(rows))
+        )
+        done = run("predict", "passages", "new.jsonl", cwd=passages)
+        assert done.stdout.count(b"\n") == 40
+        assert done.stderr.decode().count(FAR) == warned
+    assert f"3 of 40 texts {FAR}" in done.stderr.decode()

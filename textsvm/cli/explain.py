@@ -93,7 +93,7 @@ def explain(
     console = Console(printing.quiet, output is not None and output.is_stdout)
 
     from textsvm.cli import corpora, model_files
-    from textsvm.evaluation.explanation import explain as explain_texts
+    from textsvm.evaluation import drift, explanation
 
     fitted = model_files.load_model(console, model, "cpu")
     training = model_files.RecordedOptions.of(fitted)
@@ -115,11 +115,15 @@ def explain(
     corpora.check_letters(console, fitted.kernel, documents)
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
+    short = drift.ShortTexts(drift.SupportSymbols(fitted))
+    short.add(documents.ids, documents.texts)
+    if short.finding:
+        console.warn(short.finding)
     if fitted.pieces is not None:  # the value of a text is the mean of theirs
         documents, fitted = documents.cut(fitted.pieces), replace(fitted, pieces=None)
     fitted, texts = model_files.examples_for(fitted, documents)
     with console.progress():
-        explained = explain_texts(
+        explained = explanation.explain(
             fitted, texts, positive=training.positive,
             substrings=LISTED, similar=explain_options.similar, progress=console.progress_of("explain"),
         )  # fmt: skip
@@ -129,13 +133,13 @@ def explain(
     if output is not None:
         _write_page(output, model.name, fitted, documents, explained)
     if printing.json:
-        for identifier, explanation in zip(documents.ids, explained, strict=True):
-            console.print_json({"id": identifier, **explanation.as_dict()})
+        for identifier, result in zip(documents.ids, explained, strict=True):
+            console.print_json({"id": identifier, **result.as_dict()})
     elif len(explained) > MAX_SHOWN:
         _show_summary(console, explained)
-    for identifier, explanation in zip(documents.ids[:MAX_SHOWN], explained, strict=False):
+    for identifier, result in zip(documents.ids[:MAX_SHOWN], explained, strict=False):
         if not printing.json:
-            _show(console, identifier, explanation)
+            _show(console, identifier, result)
     console.lap("print")
     if (more := len(explained) - MAX_SHOWN) > 0 and not printing.json:
         console.say(f"note: {more:,} more documents are not shown; --json prints all")

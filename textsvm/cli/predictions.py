@@ -22,7 +22,7 @@ from textsvm.cli.options import PredictedValues, TableOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
-from textsvm.evaluation.drift import UNLIKE, Drift
+from textsvm.evaluation.drift import UNLIKE, Drift, ShortTexts
 from textsvm.model.conformal import require_share
 from textsvm.model.rules import UNSURE, CalibratedRule, LabelRule, NumberRule, check_reject, has_probabilities
 from textsvm.model.trained import TrainedModel
@@ -94,6 +94,7 @@ class Printer:
         self._values = values
         self._kernel = model.kernel
         self._drift = Drift(model, model.info.get("drift"))
+        self._short = ShortTexts(self._drift.support)
         self._format = format
         self._table: LabelledRows | None = None
         self._listed: list[Json] = []  #: Rows of JSON
@@ -173,6 +174,7 @@ class Printer:
         self.model, examples = examples_for(self.model, documents)
         self._predicted += len(documents)
         self._missing += names_of_missing(documents)
+        self._short.add(documents.ids, documents.texts)
         self._seen += len(documents) * judge.share_of_training(self.model, examples)
         self._warn_of_foreign(documents, self._drift.add_texts(examples, self._values.drift))
         self._console.lap("check")
@@ -225,6 +227,8 @@ class Printer:
         corpora.say_missing_texts(self._console, self._missing)
         if self._predicted >= FEW and self._seen > judge.SEEN * self._predicted:
             self._console.warn(judge.KNOWN.format(self._seen / self._predicted))
+        if finding := self._short.finding:
+            self._console.warn(finding)
         if self._values.drift:
             _report_drift(self._console, self._drift)
         if self._table is not None and self._table.lost:

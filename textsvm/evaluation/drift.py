@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words, distinct_of
-from textsvm.errors import InputError
+from textsvm.errors import InputError, plural
 from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, Compute, is_default
 from textsvm.model.trained import TrainedModel
@@ -52,6 +52,8 @@ COMPARED_SYMBOLS = 1 << 17  #: Symbols of the support vectors that are compared
 #: Maximum symbols of support vectors whose p-mers are compared; above it, every k-th document.
 MOST_SYMBOLS = 1 << 24
 SLAB = 1 << 20  #: Symbols whose p-mers are compared at a time
+LONG = 1000  #: Characters of 95 % of the training texts from which a new text may be too short
+SHORT = 1 / 3  #: A text of less than this share of these characters is too short
 
 
 class Margins:
@@ -108,6 +110,12 @@ class SupportSymbols:
         self._occurs[documents.codes] = True
         self._documents = documents
         self._features: Words | None = None
+
+    @property
+    def usual_length(self) -> int:
+        """Characters that 95 % of long support vectors have at least; 0 if they are not long."""
+        length = int(np.quantile(self._documents.lengths, 0.05)) if self.of_characters else 0
+        return length if length >= LONG else 0
 
     @property
     def available(self) -> bool:
@@ -265,6 +273,31 @@ def decide_sample(
             return train, test, *decide_test_part(settings, examples_of, labels, (train, test), groups)
     except InputError:  # such as a sample of a single class
         return None
+
+
+class ShortTexts:
+    """Texts that are far shorter than the support vectors, for which less is known than for those."""
+
+    def __init__(self, support: SupportSymbols) -> None:
+        self._usual, self._first = support.usual_length, ""
+        self._n = self._total = 0
+
+    def add(self, ids: Sequence[str], texts: Sequence[str]) -> None:
+        """Count texts; none if documents are no single texts."""
+        self._total += len(texts)
+        for name, length in zip(ids, map(len, texts), strict=False):
+            if length < SHORT * self._usual:
+                self._n, self._first = self._n + 1, self._first or f"{name} has {length:,}"
+
+    @property
+    def finding(self) -> str:
+        """Warning in words; empty if fewer than 5 % of the texts are too short."""
+        if not self._n or self._n < 0.05 * self._total:
+            return ""
+        return (
+            f"{self._n:,} of {plural(self._total, 'text')} far shorter than those of training, 95 % of which "
+            f"have {self._usual:,} characters or more (first {self._first}): expect more errors than there"
+        )
 
 
 class Drift:
