@@ -159,7 +159,7 @@ class _Turns:
         self.connections: set[_Connection] = set()
         self.oldest_first: dict[_Connection, None] = {}  #: Connections that wait for their clients
         self.held, self._most_held = 0, most_held
-        self.n_new = 0  #: Connections since memory was returned
+        self.n_new = 0  #: Connections whose memory was not returned
         #: For the first bytes and for the rest of requests: heaps of connections, and the seconds of the last
         queue = list[tuple[float, int, _Connection]]
         self._queues = queue(), queue()
@@ -215,8 +215,8 @@ class _Turns:
         while True:
             await asyncio.sleep(1)
             new, before = self.n_new - before, self.n_new
-            if self.n_new > _MANY and 10 * new < _MANY:
-                self.n_new = before = 0
+            if self.n_new > _MANY + 10 * new + 2 * len(self.connections):
+                self.n_new = before = len(self.connections)  # which are still to go
                 gc.collect()
                 memory.trim()
             for connection in list(self.connections):
