@@ -12,6 +12,7 @@ them on string data, by name.
 """
 
 import functools
+import inspect
 import os
 import pickle
 import subprocess
@@ -22,9 +23,29 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    OutlierMixin,
+    RegressorMixin,
+    clone,
+    is_classifier,
+    is_outlier_detector,
+    is_regressor,
+)
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
+from sklearn.metrics import ConfusionMatrixDisplay, PrecisionRecallDisplay, RocCurveDisplay
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    GroupKFold,
+    TunedThresholdClassifierCV,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks, get_tags
@@ -434,3 +455,106 @@ def test_estimators_without_probabilities_name_an_alternative():
     model = OneVsRestClassifier(textsvm.CalibratedSVC(textsvm.SVC("fast"), cv=2))
     several = np.array([BITS, [1 - y for y in BITS[:6]] + [0] * 6]).T
     assert model.fit(SHORT, several).predict_proba(["ab", "b", "a"]).shape == (3, 2)
+
+
+def faces():
+    """Every estimator that the package names."""
+    named = (getattr(textsvm, name) for name in textsvm.__all__)
+    return [kind for kind in named if isinstance(kind, type) and issubclass(kind, BaseEstimator)]
+
+
+def folds_of(kind):
+    return {"cv": 3} if "cv" in kind().get_params() else {}
+
+
+CLASSIFIERS = [kind for kind in faces() if issubclass(kind, ClassifierMixin)]
+OF_ONE_LABEL = [kind for kind in CLASSIFIERS if kind is not MultilabelSVC]
+
+
+def test_kinds_of_estimators():
+    assert {SVC, textsvm.CalibratedSVC, textsvm.OnlineSVC, MultilabelSVC} == set(CLASSIFIERS)
+    for kind in faces():
+        assert is_classifier(kind()) == issubclass(kind, ClassifierMixin)
+        assert is_regressor(kind()) == issubclass(kind, RegressorMixin)
+        assert is_outlier_detector(kind()) == issubclass(kind, OutlierMixin)
+
+
+@pytest.mark.parametrize("kind", OF_ONE_LABEL)
+def test_a_loaded_classifier_is_a_classifier(kind, task, tmp_path):
+    textsvm.save(kind(**folds_of(kind)).fit(*task), tmp_path / "m.textsvm")
+    assert is_classifier(textsvm.as_estimator(textsvm.load(tmp_path / "m.textsvm")))
+
+
+@pytest.mark.parametrize("kind", OF_ONE_LABEL)
+def test_folds_of_scikit_learn_are_stratified(kind, task):
+    """By class, texts in their order: folds that are not stratified would have no text of some class."""
+    order = np.argsort(task[1])
+    texts, y = [task[0][i] for i in order], task[1][order]
+    assert cross_val_score(kind(**folds_of(kind)), texts, y, cv=3).min() > 0.9
+    assert np.isfinite(cross_val_score(kind(**folds_of(kind)), texts, y, cv=3, scoring="f1_macro")).all()
+    if kind is not SVC:  # it has no probabilities
+        assert cross_val_score(kind(**folds_of(kind)), texts, y, cv=3, scoring="roc_auc_ovr").min() > 0.9
+
+
+@pytest.mark.parametrize("kind", OF_ONE_LABEL)
+def test_ensembles_and_thresholds_take_classifiers(kind, task):
+    texts, y = np.array(task[0], dtype=object), task[1]
+    model = kind(**folds_of(kind))
+    for together in (
+        VotingClassifier([("a", model), ("b", textsvm.OnlineSVC())]),
+        StackingClassifier([("a", model)], cv=3),
+        CalibratedClassifierCV(model, cv=3),
+    ):
+        assert together.fit(texts, y).score(texts, y) > 0.9
+    two = y != "tree"
+    for tuned in (
+        TunedThresholdClassifierCV(model, cv=3),
+        FixedThresholdClassifier(model, response_method="auto"),
+    ):
+        assert tuned.fit(texts[two], y[two]).score(texts[two], y[two]) > 0.9
+
+
+@pytest.mark.parametrize("kind", OF_ONE_LABEL)
+@pytest.mark.parametrize("display", [RocCurveDisplay, PrecisionRecallDisplay, ConfusionMatrixDisplay])
+def test_displays_take_classifiers(kind, display, task):
+    texts, y = np.array(task[0], dtype=object), task[1]
+    two = y != "tree"
+    model = kind(**folds_of(kind)).fit(texts[two], y[two])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MPLBACKEND", "agg")
+        display.from_estimator(model, texts[two], y[two])
+
+
+@pytest.mark.parametrize("kind", faces())
+def test_no_estimator_routes_progress(kind):
+    with config_context(enable_metadata_routing=True):
+        routing = kind().get_metadata_routing()
+        assert "progress" not in str(routing)
+        if "groups" in inspect.signature(kind.fit).parameters:
+            asked = kind().set_fit_request(groups=True, sample_weight=True).get_metadata_routing()
+            assert asked.fit.requests == {"groups": True, "sample_weight": True}
+
+
+@pytest.mark.parametrize("kind", [textsvm.CalibratedSVC, SVC])
+def test_groups_are_routed(kind, task):
+    groups = np.arange(90) // 6
+    with config_context(enable_metadata_routing=True):
+        scores = cross_validate(
+            kind(**folds_of(kind)).set_fit_request(groups=True),
+            *task, cv=GroupKFold(3), params={"groups": groups}, error_score="raise",
+        )["test_score"]  # fmt: skip
+    assert scores.min() > 0.8
+
+
+@pytest.mark.parametrize("kind", faces())
+def test_skops_writes_fitted_estimators(kind, task):
+    skops = pytest.importorskip("skops.io")
+    texts, y = task
+    target = {SVR: np.arange(90.0), MultilabelSVC: [(label,) for label in y]}.get(kind, y)
+    model = kind(**folds_of(kind)).fit(texts, target)
+    data = skops.dumps(model)
+    again = skops.loads(data, trusted=skops.get_untrusted_types(data=data))
+    if hasattr(model, "transform"):
+        assert (again.transform(texts) != model.transform(texts)).nnz == 0
+    else:
+        assert list(again.predict(texts)) == list(model.predict(texts))

@@ -59,6 +59,7 @@ class KernelEstimator(BaseEstimator):
 
     # A meta-estimator must not route `progress`.
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    __metadata_request__predict: ClassVar[dict[str, str]] = {"progress": UNUSED}
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
     _settings: ClassVar[type[Settings]]
     #: End of the error message of `predict_proba`: the alternative.
@@ -85,6 +86,12 @@ class KernelEstimator(BaseEstimator):
         names = [field.name for field in fields(self._settings)]  # a subclass may have other parameters
         return self._settings(**{name: copied(getattr(self, name)) for name in names})
 
+    @property
+    def _source(self) -> Any:
+        """What reads the examples: texts, vectors or a kernel matrix."""
+        settings = self.settings
+        return (settings.classifier if isinstance(settings, CalibrationSettings) else settings).source
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` nested parameters as "name__parameter"."""
         return Parameters.get_params(self, deep)
@@ -104,8 +111,7 @@ class KernelEstimator(BaseEstimator):
         self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None,
         groups: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
-        settings = self.settings
-        source = (settings.classifier if isinstance(settings, CalibrationSettings) else settings).source
+        settings, source = self.settings, self._source
         if isinstance(source, MatrixSource | VectorSource):
             check(settings)
             self._check_rows(X, source.unfitted if isinstance(source, VectorSource) else None)
@@ -163,9 +169,9 @@ class KernelEstimator(BaseEstimator):
         """Decision values of examples, see `textsvm.model.trained.TrainedModel.decision_function`."""
         return self._model_for(X).decision_function(X, progress)
 
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Any, progress: StageProgress | None = None) -> AnyArray:
         """Predict the class of each text, shape (n,)."""
-        predictions: AnyArray = self._model_for(X).predict(X)
+        predictions: AnyArray = self._model_for(X).predict(X, progress)
         return predictions
 
     @property
@@ -199,7 +205,7 @@ class KernelEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        self.settings.source.tag(tags.input_tags)
+        self._source.tag(tags.input_tags)
         return tags
 
 

@@ -136,9 +136,9 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         """The probability of each class, shape (n, n_classes); rows sum to 1."""
         return self._model_for(X).predict_proba(X, progress)
 
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Any, progress: StageProgress | None = None) -> AnyArray:
         """Predict the most probable class of each text, shape (n,); "unsure" for rejected texts."""
-        return super().predict(X)
+        return super().predict(X, progress)
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets, see `textsvm.model.trained.TrainedModel.predict_set`."""
@@ -151,11 +151,6 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
     def predict_known(self, X: Any, rejected: float = 0.05) -> Bools:
         """Whether each text is like a known class, see `textsvm.model.trained.TrainedModel.predict_known`."""
         return self._model_for(X).predict_known(X, rejected)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super(KernelEstimator, self).__sklearn_tags__()
-        self._classifier().settings.source.tag(tags.input_tags)
-        return tags
 
 
 _ESTIMATORS = {face.__name__: face for face in (SVC, SVR, OneClassSVM, MultilabelSVC, CalibratedSVC)}

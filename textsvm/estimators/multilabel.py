@@ -128,9 +128,9 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         """
         return self._set_model(train(self.settings, X, y, sample_weight, progress, groups), X)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, progress: StageProgress | None = None) -> Any:
         """Predict the labels of each text, in the form of the training labels: tuples, array or matrix."""
-        return self._model_for(X).predict(X)
+        return self._model_for(X).predict(X, progress)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Subset accuracy, the share of texts with all labels correct; `y` in the form of `fit`."""

@@ -383,9 +383,9 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
         """
         return self._fit(X, None, sample_weight, progress)
 
-    def predict(self, X: Any) -> Ints:
+    def predict(self, X: Any, progress: StageProgress | None = None) -> Ints:
         """Predict +1 for texts inside and -1 for outliers, shape (n,)."""
-        return super().predict(X)
+        return super().predict(X, progress)
 
     def score_samples(self, X: Any) -> Floats:
         """`decision_function` without the offset, shape (n,)."""

@@ -29,6 +29,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as progress_of_part
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents, MultiView
 
@@ -70,6 +71,7 @@ class KernelShare:
     similar: list[Similar]  #: The support vectors that are most similar by these kernels alone
 
 
+@with_short_repr
 @dataclass(frozen=True)
 class Explanation:
     """Contributions to the value of a document."""

@@ -30,6 +30,7 @@ from textsvm.evaluation.metrics import (
 )
 from textsvm.model.labels import label_sets
 from textsvm.runtime.compiled import scipy
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.runtime.plain_json import to_json
 
 BLOCK = 1 << 22  #: Counts of resamples in memory at a time
@@ -42,6 +43,7 @@ def _metric(name: str) -> Any:
     return property(lambda self: to_json(self.metrics[name]))
 
 
+@with_short_repr
 @dataclass(frozen=True)
 class Results:
     """How well a model did on documents whose labels or numbers are known."""

@@ -33,6 +33,7 @@ from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spectrum.feature_matrix import learn_columns
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.sources.texts import TextSource
 from textsvm.text.pieces import Pieces
@@ -47,6 +48,7 @@ LEAST, MOST = 500, 20_000
 LEAST_AUC = 0.75  #: Least area under the ROC curve at which verdicts are given
 
 
+@with_short_repr
 @dataclass(frozen=True)
 class Verification:
     """Scores of a disputed text for each candidate author, with the scores of the known texts."""

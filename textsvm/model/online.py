@@ -62,12 +62,12 @@ class OnlineTexts:
     classes: AnyArray
     machines: list[OnlineMachine]
     #: Digest of a text -> the numbers of its copies; number -> digest, and class.
-    copies: dict[bytes, list[Hashable]] = field(default_factory=dict)
-    digests: dict[Hashable, bytes] = field(default_factory=dict)
+    copies: dict[str, list[Hashable]] = field(default_factory=dict)
+    digests: dict[Hashable, str] = field(default_factory=dict)
     codes: dict[Hashable, int] = field(default_factory=dict)
     n_seen: int = 0
 
-    def note(self, name: Hashable, digest: bytes, code: int) -> None:
+    def note(self, name: Hashable, digest: str, code: int) -> None:
         """Note the digest and the class of a text."""
         self.copies.setdefault(digest, []).append(name)
         self.digests[name], self.codes[name] = digest, code
@@ -121,7 +121,7 @@ class OnlineTexts:
         names = np.sort(np.array(list(self.codes), np.int64)).tolist()
         rows = [self.keys_of(name) for name in names]
         alphas = [machine.alphas for machine in self.machines]
-        digests = b"".join(self.digests[name] for name in names)
+        digests = bytes.fromhex("".join(self.digests[name] for name in names))
         n_support = np.zeros(len(self.classes), np.int64)
         for name in names:
             n_support[self.codes[name]] += any(alpha.get(name, 0.0) > 0 for alpha in alphas)
@@ -158,14 +158,14 @@ class OnlineTexts:
         if outside or (n and (numbers[0] < 0 or numbers[-1] >= n_seen)):
             raise InputError("its texts have unknown classes or numbers")
         for i, (name, code) in enumerate(zip(numbers.tolist(), codes.tolist(), strict=True)):
-            self.note(name, digests[i].tobytes(), code)
+            self.note(name, digests[i].tobytes().hex(), code)
             self.add(name, keys[offsets[i] : offsets[i + 1]], code, alpha[:, i].tolist())
         self.n_seen = n_seen
 
 
-def digest_of(text: str) -> bytes:
-    """Digest by which a text is found again."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
+def digest_of(text: str) -> str:
+    """Digest, in hexadecimal digits, by which a text is found again."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).hexdigest()
 
 
 def new_machines(n_classes: int, settings: OnlineSettings) -> list[OnlineMachine]:

@@ -32,6 +32,7 @@ from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.files import MappedFile
 from textsvm.runtime.parallel import Lock, StageProgress, lap, of_stage
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.sources.base import Expansion, Reader, Source, Support
 from textsvm.text.pieces import Pieces, mean_of_pieces
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 MOST_VALUES = 1 << 24
 
 
+@with_short_repr
 @dataclass(frozen=True, eq=False)
 class Record:
     """How a model was trained."""
@@ -76,6 +78,7 @@ class Record:
         return sum(solution.iterations for solution in self.solutions)
 
 
+@with_short_repr
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
     """A trained model; see the top of `textsvm.model.trained`.

@@ -22,6 +22,7 @@ from textsvm.arrays import Array, Json
 from textsvm.errors import InputError, check_labels, first_few, plural
 from textsvm.readers.charsets import INVISIBLE
 from textsvm.runtime.compiled import scipy
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.text.pieces import Pieces
 from textsvm.text.stored import StoredTexts
 
@@ -245,6 +246,7 @@ class ReadOptions:
         return column if column is None or isinstance(column, str) else ", ".join(column)
 
 
+@with_short_repr
 @dataclass
 class Corpus:
     """Documents, or vectors, in the order of their source; all lists have the same length.

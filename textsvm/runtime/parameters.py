@@ -1,13 +1,16 @@
-"""Objects that are defined by the parameters of their constructor: kernels and machines."""
+"""Objects that are defined by the parameters of their constructor, and the short text of results."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from inspect import Signature, signature
-from typing import TYPE_CHECKING, Any, Self
+from reprlib import Repr
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+_Kind = TypeVar("_Kind")
 
 
 def defaults_of(kind: Any) -> dict[str, Any]:
@@ -146,3 +149,37 @@ class Parameters(NamedParameters):
         defaults, values = defaults_of(type(self)), self.get_params(deep=False)
         changed = (f"{key}={values[key]!r}" for key in values if repr(values[key]) != repr(defaults[key]))
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+class _ShortRepr(Repr):
+    """`reprlib.Repr` with few digits, shapes of arrays, and names of inner results."""
+
+    def repr_float(self, x: float, level: int) -> str:
+        return f"{x:.4g}"
+
+    def repr_ndarray(self, x: Any, level: int) -> str:
+        return f"<array of {x.dtype}, shape {x.shape}>"
+
+    def repr_instance(self, x: object, level: int) -> str:
+        if is_dataclass(x):
+            return f"{type(x).__name__}(...)"
+        return super().repr_instance(x, level)
+
+
+_SHORT = _ShortRepr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 3
+_SHORT.maxother = _SHORT.maxstring = 40
+#: Characters of the fields that are shown.
+_SHOWN = 500
+
+
+def with_short_repr(kind: type[_Kind]) -> type[_Kind]:
+    """Class decorator of a dataclass of results: a prompt or a notebook shows at most 600 characters."""
+
+    def short(self: Any) -> str:
+        values = (f"{field.name}={_SHORT.repr(getattr(self, field.name))}" for field in fields(self))
+        shown = ", ".join(values)
+        return f"{kind.__name__}({shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '...'})"
+
+    kind.__repr__ = short  # type: ignore[method-assign]
+    return kind

@@ -30,6 +30,7 @@ from textsvm.model.settings import ClassifierSettings, Fold, Settings, is_defaul
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
 from textsvm.training.fold_grams import FoldGrams, Task, of_all, train_and_test
@@ -41,6 +42,7 @@ from textsvm.training.thresholds import mean_values
 from textsvm.training.train import read_training_data, train_here
 
 
+@with_short_repr
 @dataclass(frozen=True)
 class CrossValidation:
     """Outcome of a cross-validation."""

@@ -36,6 +36,7 @@ from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.sources.copies import joined
 from textsvm.training.fold_grams import fold_scores, solve_folds
 from textsvm.training.folds import make_folds, n_together
@@ -67,6 +68,7 @@ class Doubt:
     kinds: tuple[str, ...]
 
 
+@with_short_repr
 @dataclass(frozen=True)
 class Doubts:
     """Estimates for the labels of all texts."""

@@ -25,6 +25,7 @@ from textsvm.model.settings import Fold, Settings, is_default, settings_of
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.grid import SharedExamples, all_grams, encode_all, grid_points
 from textsvm.selection.scoring import mean_and_sd, warn_unfinished
@@ -47,6 +48,7 @@ class Nested:
     sd: dict[str, float]
 
 
+@with_short_repr
 @dataclass(frozen=True)
 class Tuning:
     """Outcome of a search."""

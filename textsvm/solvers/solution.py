@@ -28,6 +28,7 @@ import numpy as np
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
+from textsvm.runtime.parameters import with_short_repr
 from textsvm.solvers.dual import MOST_SLACK, Dual, MulticlassDual
 
 #: Violation of a working set, as a fraction of that of all variables, at which a round ends.
@@ -45,6 +46,7 @@ NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
 NO_STEP_LEFT = "stalled: no step is left in float64"
 
 
+@with_short_repr
 @dataclass(frozen=True)
 class Solution:
     """Solution of a dual (see `textsvm.solvers.dual`) and its distance from the optimum.

@@ -159,6 +159,12 @@ class MultiView:
 
     documents: Mapping[View, Any]  #: Or vectors, see `textsvm.kernels.combined.table`
 
+    def __getstate__(self) -> Any:
+        return tuple(self.documents.items())  # skops writes no keys of dictionaries but names and numbers
+
+    def __setstate__(self, state: Any) -> None:
+        vars(self)["documents"] = dict(state)
+
     def __len__(self) -> int:
         return len(self._first)
 
