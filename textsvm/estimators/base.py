@@ -86,12 +86,6 @@ class KernelEstimator(BaseEstimator):
         names = [field.name for field in fields(self._settings)]  # a subclass may have other parameters
         return self._settings(**{name: copied(getattr(self, name)) for name in names})
 
-    @property
-    def _source(self) -> Any:
-        """What reads the examples: texts, vectors or a kernel matrix."""
-        settings = self.settings
-        return (settings.classifier if isinstance(settings, CalibrationSettings) else settings).source
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` nested parameters as "name__parameter"."""
         return Parameters.get_params(self, deep)
@@ -111,7 +105,8 @@ class KernelEstimator(BaseEstimator):
         self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None,
         groups: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
-        settings, source = self.settings, self._source
+        settings = self.settings
+        source = _source_of(settings)
         if isinstance(source, MatrixSource | VectorSource):
             check(settings)
             self._check_rows(X, source.unfitted if isinstance(source, VectorSource) else None)
@@ -205,8 +200,13 @@ class KernelEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        self._source.tag(tags.input_tags)
+        _source_of(self.settings).tag(tags.input_tags)
         return tags
+
+
+def _source_of(settings: Any) -> Any:
+    """Reader of texts, vectors or a kernel matrix."""
+    return (settings.classifier if isinstance(settings, CalibrationSettings) else settings).source
 
 
 @contextmanager

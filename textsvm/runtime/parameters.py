@@ -177,7 +177,7 @@ def with_short_repr(kind: type[_Kind]) -> type[_Kind]:
     """Class decorator of a dataclass of results: a prompt or a notebook shows at most 600 characters."""
 
     def short(self: Any) -> str:
-        values = (f"{field.name}={_SHORT.repr(getattr(self, field.name))}" for field in fields(self))
+        values = (f"{field.name}={_SHORT.repr(vars(self)[field.name])}" for field in fields(self))
         shown = ", ".join(values)
         return f"{kind.__name__}({shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '...'})"
 
