@@ -127,6 +127,38 @@ def test_a_file_without_index_decides_by_an_index_in_memory(path, kernel, monkey
     assert not made
 
 
+def test_many_machines_on_few_texts_decide_by_an_index_in_memory(path, monkeypatch):
+    """A weight of each machine for each substring takes more bytes than the lists."""
+    made, real = [], PmerIndex.of
+    monkeypatch.setattr(PmerIndex, "of", lambda *given: made.append(1) or real(*given))
+    symbols = Spectrum((1, 5)).features.occurrences(encode(TEXTS).lengths).sum()
+    monkeypatch.setattr(source, "LEAST_COUNTED", 2 * symbols)
+    for labels, expected in ((LABELS, 0), (THREE, 1)):
+        model = SVC(Spectrum((1, 5)), C=1e-3, device="cpu").fit(TEXTS, labels)
+        assert len(model.support_) == len(TEXTS)
+        saved(model, path).predict(NEW)
+        assert len(made) == expected
+
+
+FRESH = """
+import re, sys
+from textsvm import load
+load(sys.argv[1]).predict([sys.stdin.read()])
+print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_the_first_prediction_of_many_machines_takes_little_memory(path):
+    words = ["".join(RANDOM.choices("abcdefghij", k=RANDOM.randint(2, 8))) for _ in range(4000)]
+    texts = [" ".join(RANDOM.choices(words, k=1000)) for _ in range(36)]
+    textsvm.save(SVC(Spectrum((1, 6))).fit(texts, [str(i % 12) for i in range(36)]), path)
+    command = [sys.executable, "-c", FRESH, str(path)]
+    done = subprocess.run(command, input=texts[0], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 120_000  # kB; 175 MB with weights
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text("abcé", min_size=3, max_size=40), min_size=1, max_size=6),

@@ -19,10 +19,11 @@ from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
 from textsvm.kernels.contract import Predictor, strip_prefix
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
+from textsvm.kernels.shared.counting import LONG, PANEL
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.device import Device
-from textsvm.runtime.memory import free, trim
+from textsvm.runtime.memory import bounded, free, trim
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import INDEX, KernelSource, Source, Support, check_offsets
 from textsvm.text.documents import Documents, MultiView, View
@@ -32,11 +33,13 @@ from textsvm.text.tokens import SINGLE
 
 #: Symbols from which counting support vectors takes longer than reading an index: a second on two cores.
 LEAST_INDEXED = 1 << 24
-#: Symbols (from which texts are compressed, too) and most support vectors for an index in memory, which is
-#: smaller than a weight of each machine for each substring.
+#: Symbols, times machines, and most support vectors for an index in memory, which is smaller than a weight of
+#: each machine for each substring; symbols from which texts are compressed.
 LEAST_COUNTED, FEW_VECTORS = 1 << 22, 200
-#: Most bytes of an index, predicted from a sample of as many symbols, and bytes of an entry.
-MOST_INDEX, SAMPLE, BYTES = 1 << 28, 1 << 20, 3
+#: Most bytes of an index, predicted from a sample of as many symbols.
+MOST_INDEX, SAMPLE = 1 << 28, 1 << 20
+#: Bytes of an entry in the index, of an entry of a term while it is made, and of a symbol that is counted.
+BYTES, MAKING, COUNTING = 3, 16, 32
 #: Most compressed symbols per byte.
 MOST_TIMES = 1100
 
@@ -239,7 +242,7 @@ class TextSource(KernelSource):
 
     def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
         if device.kind == "cpu" and len(support.indices) <= FEW_VECTORS:
-            support = self._indexed(support, LEAST_COUNTED)
+            support = self._indexed(support, LEAST_COUNTED // len(coef))
         return super().predictor(support, coef, device)
 
     def _indexed(self, support: Support, least: int) -> Support:
@@ -254,13 +257,16 @@ class TextSource(KernelSource):
         sample = np.arange(0, len(lengths), 1 + int(lengths.sum()) // SAMPLE)
         if sum(features.occurrences(own.lengths).sum() for features, own in terms) < least:
             return support
-        entries = sum(len(features.count(own.take(sample)).counts.features) for features, own in terms)
-        if BYTES * entries * lengths.sum() > MOST_INDEX * lengths[sample].sum():
+        times = float(lengths.sum() / lengths[sample].sum())
+        entries = [times * len(features.count(own.take(sample)).counts.features) for features, own in terms]
+        if BYTES * sum(entries) > MOST_INDEX:
             return support
-        if max(features.bytes(own, True) for features, own in terms) > free():
-            return support
-        index = [features.index(own) for features, own in terms]
         trim()
+        symbols = min(int(lengths.sum()), max(PANEL, LONG * len(lengths)))
+        if MAKING * max(entries) + COUNTING * symbols > free():
+            return support
+        with bounded(0):  # so that panels are small
+            index = [features.index(own) for features, own in terms]
         return support if None in index else replace(support, index=index)
 
     def _pack(self, documents: Any, compressed: bool) -> Arrays:

@@ -74,14 +74,7 @@ from textsvm.training.problems import (
     problem_of,
     rule_of,
 )
-from textsvm.training.targets import (
-    Target,
-    as_weights,
-    check_order,
-    labels_of,
-    with_classes,
-    with_positive,
-)
+from textsvm.training.targets import Target, as_weights, check_order, labels_of, with_classes, with_positive
 from textsvm.training.thresholds import mean_values, out_of_fold_values
 
 #: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;

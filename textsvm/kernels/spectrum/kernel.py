@@ -52,14 +52,7 @@ from textsvm.errors import DamagedModel, InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import Ability
 from textsvm.kernels.contract import Cost, Features, FeatureWeights, Sharing
-from textsvm.kernels.shared.counting import (
-    Vocabulary,
-    count,
-    count_each,
-    pmer_names,
-    weigh,
-    windows_of,
-)
+from textsvm.kernels.shared.counting import Vocabulary, count, count_each, pmer_names, weigh, windows_of
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows, FeaturePredictor, HostFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation, finished_gram, inverse_roots
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
@@ -86,6 +79,7 @@ from textsvm.linalg.sparse import Counts, Sparse, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, scipy, use_numpy
 from textsvm.runtime.device import Device
+from textsvm.runtime.memory import trim
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, MultiView
 
@@ -210,7 +204,7 @@ class PmerIndex:
         learnt = kernel.weights_ if is_weighted(kernel) else None
         own = Vocabulary.empty(documents, *kernel.lengths)
         ids = learnt.vocabulary.find_each(own) if learnt else None
-        squares, lists = np.zeros(len(documents)), list[Array]()
+        squares, lists, distinct = np.zeros(len(documents)), list[Array](), set[int]()
         for q, size, counts in count_each(documents, own):
             factors = None
             if learnt and ids:
@@ -221,20 +215,25 @@ class PmerIndex:
                 factors = learnt.of(np.arange(size) + learnt.vocabulary.first[q - own.p1])
             x = entries_of(kernel, counts, factors, size)
             squares += x.squares(times=counts.counts if kernel.weight == "intersection" else None)
-            rows = counts.counts, counts.features, counts.indptr
+            distinct.update(np.flatnonzero(np.bincount(counts.counts)).tolist())
+            rows = small(counts.counts), counts.features, counts.indptr
+            del counts, x
             columns = scipy.sparse.csr_array(rows, shape=(len(documents), size)).tocsc()
-            lists.append((np.diff(columns.indptr), small(columns.indices), small(columns.data)))
-            del counts, x, rows, columns  # before the next length is counted
+            lists.append((small(np.diff(columns.indptr)), small(columns.indices), columns.data))
+            del rows, columns  # before the next length is counted
+            trim()
         if not np.all(squares > 0):
             return None
         vocabulary = learnt.vocabulary if learnt else own
-        lengths, owners, occurrences = (np.concatenate(arrays) for arrays in zip(*lists, strict=True))
-        starts = np.full(int(vocabulary.first[-1]) + 1, len(owners), np.min_scalar_type(len(owners)))
-        starts[: len(lengths) + 1] = np.concatenate([[0], np.cumsum(lengths)])
-        numbers = np.flatnonzero(np.bincount(occurrences)).astype(np.int32)
+        numbers = np.array(sorted(distinct), np.int32)
         code = np.zeros(numbers[-1] + 1, np.min_scalar_type(len(numbers)))
         code[numbers] = np.arange(len(numbers))
-        return cls(kernel, vocabulary, starts, owners, code[occurrences], numbers, squares)
+        of_lengths = zip(*((lengths, owners, code[own]) for lengths, owners, own in lists), strict=True)
+        lengths, owners, occurrences = map(np.concatenate, of_lengths)
+        starts = np.full(int(vocabulary.first[-1]) + 1, len(owners), np.min_scalar_type(len(owners)))
+        starts[0] = 0
+        np.cumsum(lengths, dtype=starts.dtype, out=starts[1 : len(lengths) + 1])
+        return cls(kernel, vocabulary, starts, owners, occurrences, numbers, squares)
 
     def state(self) -> Arrays:
         """Arrays for `restore`."""
