@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 from textsvm import InputError
 from textsvm.apps.label import files
 from textsvm.apps.label.files import (
+    FORMATS,
     Journal,
     JournalEntry,
     LabelledText,
-    content_of,
     read_labelled,
     text_digest,
 )
@@ -713,7 +713,7 @@ def test_round_trip(suffix, several, tmp_path):
             for i, (text, labels) in enumerate(rows)
         ]
         path = tmp_path / f"file{suffix}"
-        path.write_text(content_of(texts, suffix), "utf-8", newline="")
+        path.write_text(FORMATS[suffix](texts), "utf-8", newline="")
         options = {"label_separator": ";"} if several and suffix == ".csv" else {}
         back = read_labelled(path, **options)
         assert [(each.id, len(each.labels), each.part) for each in back] == [
@@ -733,7 +733,7 @@ def test_round_trip_of_formulas(tmp_path):
         LabelledText("id 1", "plain", "@b", "train"),
     ]
     path = tmp_path / "file.csv"
-    path.write_text(content_of(texts, ".csv"), "utf-8", newline="")
+    path.write_text(FORMATS[".csv"](texts), "utf-8", newline="")
     back = read_labelled(path)
     assert [(each.text, each.label) for each in back] == [("'=1+1 is two", "'=sum"), ("plain", "'@b")]
     pairs = {(each.text, each.label) for each in files.with_restored(back)}
@@ -807,7 +807,7 @@ def test_import_of_a_table_with_several_labels(tmp_path, columns):
     corpus, path = tmp_path / "texts.csv", tmp_path / "in.csv"
     corpus.write_text("body\nwin cash\nlunch\n")
     rows = [LabelledText("9", "win cash", ["a", "b"]), LabelledText("8", "lunch", ["a"])]
-    path.write_text(content_of(rows, ".csv"))
+    path.write_text(FORMATS[".csv"](rows))
     session = label._session(
         Console(True), [corpus], label.LabellingOptions(output=tmp_path / "l.jsonl", multilabel=True),
         label.ExchangeOptions(import_=path), label.TextReading(**columns),

@@ -160,7 +160,7 @@ def test_a_decision_that_is_unsure_is_a_decision(tmp_path):
     session.journal.close()
     texts = files.read_labelled(session.journal.path)
     assert {text.id: (text.label, text.decided) for text in texts}["t0"] == (None, True)
-    (tmp_path / "export.jsonl").write_text(files.content_of(texts, ".jsonl"), "utf-8")
+    (tmp_path / "export.jsonl").write_text(files.FORMATS[".jsonl"](texts), "utf-8")
     (tmp_path / "other").mkdir()
     for path in (session.journal.path, tmp_path / "export.jsonl"):
         other = started(tmp_path / "other")
@@ -605,7 +605,7 @@ def test_round_trip_with_names(suffix, tmp_path):
         if decision and rows[0]:
             texts[0] = replace(texts[0], label=decision)
         path = tmp_path / f"file{suffix}"
-        path.write_text(files.content_of(texts, suffix), "utf-8")
+        path.write_text(files.FORMATS[suffix](texts), "utf-8")
         back = files.read_labelled(path)
         assert sorted(back, key=lambda text: text.id) == texts
 
@@ -673,7 +673,7 @@ def test_files_without_names_have_none(tmp_path):
     path = tmp_path / "file.jsonl"
     path.write_text('{"id": "1", "label": "spam", "text": "win cash"}\n', "utf-8")
     assert files.read_labelled(path) == [files.LabelledText("1", "win cash", "spam")]
-    assert "answers" not in files.content_of(files.read_labelled(path), ".jsonl")
+    assert "answers" not in files.FORMATS[".jsonl"](files.read_labelled(path))
 
 
 def test_a_search_of_a_new_person_waits_for_the_lock(tmp_path):
@@ -852,7 +852,7 @@ def test_a_text_that_is_there_twice_keeps_its_labels_apart(tmp_path):
     answers = {text.id: text.answers for text in files.read_labelled(session.journal.path)}
     assert answers == {"t0": {"anna": "spam", "ben": "spam"}, "t2": {"anna": "ham", "ben": "spam"}}
     for name in ("copy.jsonl", "copy.json"):
-        content = files.content_of(files.read_labelled(session.journal.path), Path(name).suffix)
+        content = files.FORMATS[Path(name).suffix](files.read_labelled(session.journal.path))
         (tmp_path / name).write_text(content, "utf-8")
         back = files.read_labelled(tmp_path / name)
         assert {text.id: text.answers for text in back} == answers

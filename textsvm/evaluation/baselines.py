@@ -166,13 +166,9 @@ def machine(name: str, device: str, encoder: object = None) -> ClassifierSetting
 
 
 def compare(
-    texts: object,
-    labels: Sequence[object],
-    parts: Sequence[Part],
-    ours: Mapping[str, Maker],
-    progress: StageProgress | None = None,
-    groups: Sequence[str] | None = None,
-) -> list[Compared]:
+    texts: object, labels: Sequence[object], parts: Sequence[Part], ours: Mapping[str, Maker],
+    progress: StageProgress | None = None, groups: Sequence[str] | None = None,
+) -> list[Compared]:  # fmt: skip
     """Train and judge both baselines and the given classifiers; the baselines come first.
 
     Parameters

@@ -163,12 +163,8 @@ def explain(
         return []
     documents, device = model.encode(texts), devices.select("cpu")
     with model.at_work(device):
-        explainer: Explainer
-        if model.support.weights is None:
-            explainer = SupportExplainer(model, device)
-        else:
-            explainer = WeightExplainer(model, device)
-        explanations = []
+        kind: type[Explainer] = SupportExplainer if model.support.weights is None else WeightExplainer
+        explainer, explanations = kind(model, device), []
         for first in range(0, len(documents), CHUNK):
             chunk = documents.take(range(first, min(first + CHUNK, len(documents))))
             step = progress_of_part(progress, first, len(chunk), len(documents))
@@ -308,13 +304,9 @@ def _terms_by_share(kernel: Any, rows: Any) -> dict[str, list[tuple[float, Any, 
 
 
 def _explain(
-    model: TrainedModel,
-    explainer: Explainer,
-    documents: Documents | MultiView,
-    positive: object,
-    most: tuple[int, int],
-    progress: Progress | None,
-) -> list[Explanation]:
+    model: TrainedModel, explainer: Explainer, documents: Documents | MultiView, positive: object,
+    most: tuple[int, int], progress: Progress | None,
+) -> list[Explanation]:  # fmt: skip
     """Explanations of a chunk of documents; `most`: numbers of substrings and of support vectors."""
     assert model.kernel is not None
     intercept = model.predictor.intercept

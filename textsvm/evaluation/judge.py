@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from textsvm.linalg.vectors import Vectors
 
 UNSEEN = 0.05  #: Warn if more than this share of the symbols is not in the model's alphabet
-#: Warn if more than this share of the documents are training documents.
-SEEN = 0.01
+SEEN = 0.01  #: Warn if more than this share of the documents are training documents
 KNOWN = (
     f"{{:.1%}} of these documents were in the training of the model (equal {BUT_FOR}): it knows them and "
     "will do less well on others"
@@ -82,10 +81,7 @@ def rows_of(
 
 def row_without_text(model: TrainedModel, reason: str | None) -> Json:
     """Printed values of a document that cannot be predicted."""
-    name = "label"
-    if isinstance(model.rule, LabelRule | NumberRule):
-        name = "labels" if isinstance(model.rule, LabelRule) else "value"
-    return {name: None, "reason": reason}
+    return {{LabelRule: "labels", NumberRule: "value"}.get(type(model.rule), "label"): None, "reason": reason}
 
 
 def with_top(

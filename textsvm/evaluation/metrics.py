@@ -48,14 +48,9 @@ AT = (1, 3, 5)  #: The k of precision at k, as far as there are as many labels
 
 
 def scores(
-    truth: ArrayLike,
-    predicted: ArrayLike,
-    decision: Floats | None,
-    classes: AnyArray | None,
-    grades: tuple[int, int] | None = None,
-    areas: bool = True,
-    positive: object = None,
-) -> dict[str, float]:
+    truth: ArrayLike, predicted: ArrayLike, decision: Floats | None, classes: AnyArray | None,
+    grades: tuple[int, int] | None = None, areas: bool = True, positive: object = None,
+) -> dict[str, float]:  # fmt: skip
     """All metrics by name; the names depend on the truth alone.
 
     Parameters

@@ -40,11 +40,9 @@ from textsvm.text.pieces import Pieces
 from textsvm.training.folds import as_groups
 
 PARTS = 32  #: Random parts of the substrings
-#: Pieces of all known texts, and of a disputed text; of more a sample is drawn.
-MOST_PIECES = 600
-MOST_OF_ONE = 50
-#: Characters of a piece.
-LEAST, MOST = 500, 20_000
+MOST_PIECES = 600  #: Pieces of all known texts; of more a sample is drawn
+MOST_OF_ONE = 50  #: Pieces of a disputed text
+LEAST, MOST = 500, 20_000  #: Characters of a piece
 LEAST_AUC = 0.75  #: Least area under the ROC curve at which verdicts are given
 
 

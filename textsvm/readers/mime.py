@@ -31,8 +31,7 @@ PARSER_ERRORS = (
 )
 #: Characters of a MIME header that are parsed; the time of the standard library grows with their square.
 MAX_MIME_HEADER = 4096
-#: Depth of messages in messages; the time of the standard library grows with depth times lines.
-MAX_DEPTH = 60
+MAX_DEPTH = 60  #: Of messages in messages; the time of the standard library grows with depth times lines
 _EMPTY_LINE = re.compile(rb"(?:\A|(?<=\n))\r?\n")
 _FIELD_END = re.compile(rb"\r?\n(?![ \t])")
 _LAST_LINE_END = re.compile(rb"(?:\r\n|\r|\n)\Z")
@@ -50,8 +49,7 @@ _BLOCK = re.compile(
 )
 _TAG = re.compile(r"<[a-zA-Z/!?][^<>]*>")
 _BLANK = re.compile(r"[ \t\r\f\v\xa0]+")
-# No character; html.unescape does not accept numbers of 5,000 digits.
-_LONG_REFERENCE = re.compile("&#[0-9]{4000,}")
+_LONG_REFERENCE = re.compile("&#[0-9]{4000,}")  # no character; html.unescape refuses 5,000 digits
 _LINES = re.compile(r" ?\n[ \n]*")
 
 

@@ -34,12 +34,10 @@ if TYPE_CHECKING:
     Rule: TypeAlias = tuple[set[str], list[tuple[str, set[str]]], int, list[Declaration]]
 
 MAX_TAGS = 8000  #: Numbers of "<" and ">" that are parsed, because some pages take a parser quadratic time
-#: Nodes of a page that are read; rules of its style sheets that are compared with elements.
-MAX_NODES = 20_000
-MAX_RULES = 50_000
-#: Characters of a page; of its end, which is read by itself from `MAX_WHOLE` on.
-MAX_PAGE = 1 << 18
-MAX_END = 1 << 14
+MAX_NODES = 20_000  #: Nodes of a page that are read
+MAX_RULES = 50_000  #: Rules of its style sheets that are compared with elements
+MAX_PAGE = 1 << 18  #: Characters of a page
+MAX_END = 1 << 14  #: Characters of its end, which is read by itself from `MAX_WHOLE` on
 MAX_WHOLE = 96 << 10
 TOO_MUCH = "too much to read"
 _MAX_HOSTS = 12
@@ -117,9 +115,8 @@ _PROPERTIES |= _SHAPES | {"opacity", "font"}
 _UNITS = {"px": 1, "pt": 4 / 3, "pc": 16, "in": 96, "cm": 37.8, "mm": 3.78, "rem": 16, "vw": 8, "vh": 6}
 _FONT_UNITS = {"em": 1.0, "ex": 0.5, "ch": 0.5}
 _PER_CENT = 8  #: Pixels that a per cent of a box's width or height stands for
-#: Pixels before the left or upper edge at which text is outside of the window, and the least readable size.
-_OUTSIDE = -400
-_TINY = 2
+_OUTSIDE = -400  #: Pixels from the left or upper edge at which text is outside of the window
+_TINY = 2  #: Least readable size in pixels
 _CLEAR = (-1.0, -1.0, -1.0)
 _COMPOUND = re.compile(r"(\*|[a-z][\w-]*)?((?:[.#][^\s.#:>+~\[*]+)*)", re.IGNORECASE)
 _COMBINATOR = re.compile(r"\s*(>|\s)\s*")  #: Combinators: a descendant or a child of an element

@@ -43,8 +43,7 @@ SHAPES = {
     "▲": "m0 -1.1l1.1 2h-2.2z",
     "◆": "m0 -1.2l1.2 1.2l-1.2 1.2l-1.2 -1.2z",
 }
-#: Height of a line of the key, in pixels.
-KEY_LINE = 17
+KEY_LINE = 17  #: Height of a line of the key, in pixels
 _FILE_STYLE = (
     "text { font-family: Arial, Helvetica, 'Liberation Sans', sans-serif; font-size: ${size}px; "
     "fill: #4a4f57; } .mid { text-anchor: middle; } .end { text-anchor: end; } .off { display: none; } "

@@ -269,14 +269,9 @@ def _wilson(share: Floats, n: Ints) -> tuple[Floats, Floats]:
 
 
 def card(
-    title: str,
-    chart: Chart,
-    key: list[tuple[str, str]],
-    note: str,
-    wide: bool = False,
-    choice: str = "",
+    title: str, chart: Chart, key: list[tuple[str, str]], note: str, wide: bool = False, choice: str = "",
     first: int = MOST_CURVES,
-) -> str:
+) -> str:  # fmt: skip
     """A chart with its title, key (names and styles) and note; `first` entries are shown at first."""
     style = "wide" if wide else ""
     return section(title, choice, key_of(key, first), chart.svg(), note=note.strip(), style=style)

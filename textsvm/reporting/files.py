@@ -152,8 +152,7 @@ def _plain(column: Any) -> Any:
 
 
 # Markdown
-#: Symbols shown of a document.
-SHOWN = 600
+SHOWN = 600  #: Symbols shown of a document
 
 
 def as_markdown(report: Report) -> str:

@@ -18,30 +18,15 @@ if TYPE_CHECKING:
 
 #: Names of metrics, in the order of reports; F1 of single classes is in the table of classes.
 NAMES = {
-    "accuracy": "accuracy",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-    "micro_f1": "micro F1",
-    "macro_f1": "macro F1",
-    "micro_precision": "micro precision",
-    "micro_recall": "micro recall",
-    "subset_accuracy": "all labels right",
-    "hamming_loss": "Hamming loss",
-    "precision_at_1": "precision at 1",
-    "precision_at_3": "precision at 3",
-    "precision_at_5": "precision at 5",
-    "mcc": "MCC",
-    "roc_auc": "ROC AUC",
-    "average_precision": "AUPRC",
-    "qwk": "QWK",
-    "mae": "mean absolute error",
-    "rmse": "root mean squared error",
-    "r2": "R²",
-    "pearson": "Pearson correlation",
-    "brier": "Brier score",
-    "log_loss": "log loss",
-}
+    "accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1",
+    "micro_f1": "micro F1", "macro_f1": "macro F1",
+    "micro_precision": "micro precision", "micro_recall": "micro recall",
+    "subset_accuracy": "all labels right", "hamming_loss": "Hamming loss",
+    **{f"precision_at_{k}": f"precision at {k}" for k in (1, 3, 5)},
+    "mcc": "MCC", "roc_auc": "ROC AUC", "average_precision": "AUPRC", "qwk": "QWK",
+    "mae": "mean absolute error", "rmse": "root mean squared error", "r2": "R²",
+    "pearson": "Pearson correlation", "brier": "Brier score", "log_loss": "log loss",
+}  # fmt: skip
 #: Shares, written in per cent.
 SHARES = {
     "accuracy", "precision", "recall", "f1", "macro_f1", "micro_f1", "micro_precision", "micro_recall",
@@ -94,11 +79,9 @@ def levels(symbols: Floats) -> Ints:
     """Contributions as steps of colour, -LEVELS..LEVELS; the strongest symbols get the last step."""
     import numpy as np  # the help of commands imports this module, and needs no numpy
 
-    if not len(symbols):
-        return np.zeros(0, np.int64)
-    strongest = np.percentile(np.abs(symbols), 98) or np.abs(symbols).max()
-    if strongest == 0:
+    if not np.any(symbols):
         return np.zeros(len(symbols), np.int64)
+    strongest = np.percentile(np.abs(symbols), 98) or np.abs(symbols).max()
     steps = np.minimum(np.floor(np.abs(symbols) / strongest * LEVELS + 0.3), LEVELS)
     return (np.sign(symbols) * steps).astype(np.int64)
 

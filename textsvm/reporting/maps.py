@@ -21,8 +21,7 @@ PALETTE = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13)  #: Numbers of the colours of
 MOST_NAMED = 50  #: Maximum number of documents whose names are shown on the map
 _LEAF = 18  #: Height of a leaf in pixels
 _MOST_SYMBOLS = 40  #: Maximum number of symbols of a name
-#: Number of the colour of documents without a class.
-_NEUTRAL = 7
+_NEUTRAL = 7  #: Number of the colour of documents without a class
 _COMPONENTS = "The first two components of kernel PCA; near points have similar texts."
 
 

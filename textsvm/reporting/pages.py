@@ -18,8 +18,7 @@ from textsvm.selection.doubts import Doubt
 
 MOST = 500  #: Maximum number of texts on a page
 SHOWN = 2000  #: Symbols shown of a text
-#: Symbols shown of the text beside it.
-SHOWN_BESIDE = 800
+SHOWN_BESIDE = 800  #: Symbols shown of the text beside it
 _ANY = '<option value="">any</option>'
 _DECIDE = (
     '<p class="decide" hidden><button type="button" value="keep">Keep</button><button type="button" '

@@ -243,40 +243,35 @@ def how_wrong(results: Results) -> Floats:
 
 def _facts(model: TrainedModel, results: Results) -> list[tuple[str, str]]:
     kernel, info, C = model.kernel, model.info, model.record.settings.as_dict().get("C")
-    facts = [("machine", model.estimator_name)]
-    if kernel is not None:
-        facts.append(("kernel", spell(kernel)))
-        if "encoder" in model.record.chosen:  # also of weight 0, when the kernel is without it
-            facts.append(("choice of the kernel", model.record.chosen))
-    if isinstance(C, int | float):
-        facts.append(("C", f"{C:g}"))
-    if isinstance(info.get("corpus"), str):
-        facts.append(("trained on", info["corpus"]))
-    if isinstance(info.get("n_train"), int):
-        facts.append(("training documents", f"{info['n_train']:,}"))
-    count = f"{len(model.support.indices):,}"
-    support = count if model.support.weights is None else "left out, with their texts"
-    facts.append(("support vectors", support))
-    facts.append(("documents judged", f"{results.n:,}"))
-    if results.areas_left_out:
-        facts.append(("intervals of areas under curves", "left out: too many documents and classes"))
-    facts += _promises(results)
-    facts.append(("device", model.device_in_use.description))
-    facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]
-    return [*facts, ("written by", f"textsvm {__version__}")]
+    count, chosen = f"{len(model.support.indices):,}", model.record.chosen
+    left_out = "left out: too many documents and classes" if results.areas_left_out else None
+    facts = {
+        "machine": model.estimator_name,
+        "kernel": kernel and spell(kernel),
+        # Also an encoder of weight 0, when the kernel is without it.
+        "choice of the kernel": kernel and (chosen if "encoder" in chosen else None),
+        "C": f"{C:g}" if isinstance(C, int | float) else None,
+        "trained on": info["corpus"] if isinstance(info.get("corpus"), str) else None,
+        "training documents": f"{info['n_train']:,}" if isinstance(info.get("n_train"), int) else None,
+        "support vectors": count if model.support.weights is None else "left out, with their texts",
+        "documents judged": f"{results.n:,}",
+        "intervals of areas under curves": left_out,
+        **_promises(results),
+        "device": model.device_in_use.description,
+        **{f"seconds to {stage}": f"{seconds:.2f}" for stage, seconds in results.seconds.items()},
+        "written by": f"textsvm {__version__}",
+    }
+    return [(name, str(fact)) for name, fact in facts.items() if fact]
 
 
-def _promises(results: Results) -> list[tuple[str, str]]:
+def _promises(results: Results) -> dict[str, str]:
     """Promised and actual coverage of prediction sets, and rejected documents."""
-    facts = [
-        (
-            f"sets that promise {row['promised']:.0%}",
-            f"hold the true class of {row['coverage']:.2%}; {row['mean_size']:.2f} classes on average, a "
-            f"single class in {row['single']:.1%}",
-        )
+    facts = {
+        f"sets that promise {row['promised']:.0%}": f"hold the true class of {row['coverage']:.2%}; "
+        f"{row['mean_size']:.2f} classes on average, a single class in {row['single']:.1%}"
         for row in results.sets
-    ]
+    }
     if results.rejected:
         allowed, unlike = results.rejected["allowed"], results.rejected["unlike"]
-        facts.append(("unlike every class", f"{unlike:.2%} of these documents, where {allowed:.0%} may be"))
+        facts["unlike every class"] = f"{unlike:.2%} of these documents, where {allowed:.0%} may be"
     return facts

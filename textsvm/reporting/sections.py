@@ -49,19 +49,16 @@ from textsvm.selection.cross_validation import LearningCurve
 
 #: Metrics in the table of models, as far as they are defined.
 SHOWN_METRICS = (
-    *("accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy"),
-    *("roc_auc", "mae", "r2", "qwk", "log_loss"),
-)
+    "accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy", "roc_auc", "mae", "r2", "qwk", "log_loss",
+)  # fmt: skip
 DRAWN_SLICES = 15  #: Slices in the chart
 LISTED_SLICES = 100  #: Slices in the table
-#: Style of a slice by its relation to all documents.
-SLICE_STYLES = {"worse": "c2", "better": "c3", "": "c7"}
+SLICE_STYLES = {"worse": "c2", "better": "c3", "": "c7"}  #: By the relation to all documents
 SHOWN_FEATURE = 40  #: Symbols shown of a feature
 SHOWN_SYMBOLS = 2000  #: Symbols shown of a document
 SHOWN_SIMILAR = 300  #: Symbols shown of a similar document
-#: Symbols of a passage, and number of passages that are listed.
-PASSAGE = 300
-SHOWN_PASSAGES = 10
+PASSAGE = 300  #: Symbols of a passage
+SHOWN_PASSAGES = 10  #: Number of passages that are listed
 _SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'»”)]*\s+|\n+")
 _VERDICTS = {
     "yes": "More texts would probably help",

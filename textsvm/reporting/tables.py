@@ -14,16 +14,14 @@ from textsvm.errors import InputError, json_escaped
 if TYPE_CHECKING:
     from textsvm.arrays import Json  # imports NumPy, which help does not need
 
-#: Libraries that write a format, which are no dependencies.
-WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}
+WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}  #: Libraries that write a format, no dependencies
 DIALECTS = {"csv": (",", csv.QUOTE_MINIMAL), "tsv": ("\t", csv.QUOTE_NONE)}  #: Delimiter and quotes
 _NOT_IN_EXCEL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  #: Characters that no cell of Excel may have
 _MOST_SYMBOLS = 32_767  #: Most symbols of a cell of Excel
 #: Texts that a spreadsheet would run as a formula, with or without apostrophes before them.
 _FORMULA = re.compile(r"'*[\s\x00-\x1f\ufeff]*[=+@\-＝＋＠－].", re.DOTALL)
 _NUMBER = re.compile(r"\s*[+-]?[\d.,]*\d[.,]?([eE][+-]?\d+)?%?\s*", re.ASCII)
-#: Characters that are no part of a cell of TSV.
-_BREAKS = re.compile(r"\r\n?|[\t\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_BREAKS = re.compile(r"\r\n?|[\t\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  #: No part of a cell of TSV
 
 
 def json_line(value: Json | str) -> str:
@@ -32,12 +30,9 @@ def json_line(value: Json | str) -> str:
 
 
 def write_table(
-    stream: BinaryIO,
-    format: str,
-    columns: Sequence[str],
-    rows: Iterable[Json],
+    stream: BinaryIO, format: str, columns: Sequence[str], rows: Iterable[Json],
     written: Callable[[], object] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write rows in a format; `written` is called after each line of JSON Lines, CSV and TSV."""
     if format == "xlsx":
         _write_workbook(stream, columns, list(rows))

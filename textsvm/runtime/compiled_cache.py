@@ -34,11 +34,9 @@ def compiler_lock() -> AbstractContextManager[object]:
 
 
 def cache_on_disk(
-    dispatcher: Any,
-    function: Callable[..., Any],
-    on_error: Callable[[OSError], object],
+    dispatcher: Any, function: Callable[..., Any], on_error: Callable[[OSError], object],
     on_miss: Callable[[], object],
-) -> None:
+) -> None:  # fmt: skip
     """Let the dispatcher of a function keep compiled code in a `CheckedCache`."""
     dispatcher._cache = CheckedCache(function, on_error, on_miss)
 
@@ -73,11 +71,9 @@ class CheckedCache(FunctionCache):
     _impl_class = _Locations
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        on_error: Callable[[OSError], object],
+        self, function: Callable[..., Any], on_error: Callable[[OSError], object],
         on_miss: Callable[[], object],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(function)
         self._on_error, self._on_miss = on_error, on_miss
         stamp = self._impl.locator.get_source_stamp()

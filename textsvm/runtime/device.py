@@ -30,8 +30,7 @@ from textsvm.errors import GpuMemoryError, InputError, warn_user
 from textsvm.runtime import memory as host_memory
 from textsvm.runtime.parallel import Progress, n_threads
 
-#: Preprocessor definitions: names and values.
-Defines = tuple[tuple[str, int | str], ...]
+Defines = tuple[tuple[str, int | str], ...]  #: Preprocessor definitions: names and values
 T = TypeVar("T")
 
 
@@ -96,12 +95,9 @@ def version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-#: Kernels launched by this module: (source, defines).
-DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
-
+DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]  #: Kernels launched by this module
 #: Package of machine code that was compiled in advance, an archive for each target of the compiler.
 SHIPPED = "textsvm_kernels_cuda13"
-
 SMALL = 1 << 28  #: Bytes allocated without checking free memory, which takes longer than a small task
 
 THREADS = 256  #: Threads per block of `each` and `each_warp`

@@ -34,8 +34,7 @@ TABLE_SUFFIXES = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
     ".parquet": "parquet",
 }  # fmt: skip
-#: Age in seconds from which a temporary file counts as a leftover.
-_DAY = 86_400
+_DAY = 86_400  #: Age in seconds from which a temporary file counts as a leftover
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",

@@ -595,12 +595,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(
-    app: Application,
-    listening: socket.socket,
-    context: AbstractAsyncContextManager[object],
-    on_hangup: Callable[[], None] = lambda: None,
-    limits: ClientLimits = ClientLimits(),
-) -> None:
+    app: Application, listening: socket.socket, context: AbstractAsyncContextManager[object],
+    on_hangup: Callable[[], None] = lambda: None, limits: ClientLimits = ClientLimits(),
+) -> None:  # fmt: skip
     """Serve an application until SIGTERM or SIGINT, then answer the requests in progress.
 
     Connections are accepted before `context` is entered, which may take long, and until it is left.
@@ -616,12 +613,9 @@ def run(
 
 
 async def _serve(
-    app: Application,
-    listening: socket.socket,
-    context: AbstractAsyncContextManager[object],
-    on_hangup: Callable[[], None],
-    limits: ClientLimits,
-) -> None:
+    app: Application, listening: socket.socket, context: AbstractAsyncContextManager[object],
+    on_hangup: Callable[[], None], limits: ClientLimits,
+) -> None:  # fmt: skip
     loop, turns = asyncio.get_running_loop(), _Turns(limits.held)
     connect = partial(_Connection, app, limits, turns)
     # uvloop accepts a connection of a socket in each iteration: clients that are gone would fill the backlog.

@@ -42,14 +42,10 @@ FREEING = "textsvm frees memory"  #: Name of threads that free memory, for which
 MEMBERSHIP = Path("/proc/self/cgroup")  #: File with the names of the control groups of this process
 GROUPS = Path("/sys/fs/cgroup")  #: Root folder of control groups
 STATUS = Path("/proc/self/status")  #: File with the memory use of this process
-#: Parameters of `mallopt` (malloc.h).
-_TRIM_THRESHOLD = -1
-_MMAP_THRESHOLD = -3
-_ARENA_MAX = -8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  #: Parameters of `mallopt` (malloc.h)
 _DONT_NEED = 4  #: Advice of `madvise` (mman.h)
 UNLIMITED = 1 << 62  #: Limit from which a control group (version 1) has none
-#: Smallest limit of `bounded`: below it only rows and features are limited.
-LEAST_BOUND = 1 << 27
+LEAST_BOUND = 1 << 27  #: Smallest limit of `bounded`: below it only rows and features are limited
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 _bound: ContextVar[int] = ContextVar("textsvm_bound", default=UNLIMITED)
@@ -209,8 +205,7 @@ def _own_limits(status: Path) -> Iterator[tuple[str, int]]:
                 yield limit, max(0, most - (int(used[name]) << 10))
 
 
-#: Smallest array in bytes that is put into a file.
-MIN_BYTES = 1 << 22
+MIN_BYTES = 1 << 22  #: Smallest array in bytes that is put into a file
 _on_disk: ContextVar[bool] = ContextVar("textsvm_on_disk", default=False)
 
 

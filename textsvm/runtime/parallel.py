@@ -169,12 +169,9 @@ def of_stage(progress: StageProgress | None, stage: str) -> Progress | None:
 
 
 def run(
-    function: Callable[[Any], object],
-    pieces: Sequence[object],
-    work: Sequence[float] | None = None,
-    progress: Progress | None = None,
-    watch: Callable[[], None] | None = None,
-) -> None:
+    function: Callable[[Any], object], pieces: Sequence[object], work: Sequence[float] | None = None,
+    progress: Progress | None = None, watch: Callable[[], None] | None = None,
+) -> None:  # fmt: skip
     """Call ``function(piece)`` for every piece on all cores.
 
     A single piece without progress, and pieces inside another `run`, are computed on the calling thread.
@@ -244,13 +241,9 @@ class _PieceQueue:
     """
 
     def __init__(
-        self,
-        function: Callable[[Any], object],
-        pieces: Sequence[object],
-        pool: ThreadPoolExecutor,
-        threads: int,
-        report_each: bool,
-    ) -> None:
+        self, function: Callable[[Any], object], pieces: Sequence[object], pool: ThreadPoolExecutor,
+        threads: int, report_each: bool,
+    ) -> None:  # fmt: skip
         self.reports: SimpleQueue[tuple[int, int, BaseException | None]] = SimpleQueue()
         self._function, self._pieces, self._pool, self._report_each = function, pieces, pool, report_each
         self._waiting, self._unfinished = deque(range(len(pieces))), len(pieces)

@@ -19,8 +19,7 @@ from numba.extending import intrinsic as _intrinsic
 from numba.extending import lower_builtin, models, register_model, type_callable
 from numpy.typing import DTypeLike, NDArray
 
-#: Untyped: Numba calls an intrinsic without its first argument.
-intrinsic: Any = _intrinsic
+intrinsic: Any = _intrinsic  #: Untyped: Numba calls an intrinsic without its first argument
 _HOST = llvmlite.binding.get_host_cpu_features()
 #: Values per vector: the float32 values of a register.
 LANES = 16 if _HOST.get("avx512f") else 8 if _HOST.get("avx2") else 4

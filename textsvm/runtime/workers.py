@@ -187,13 +187,9 @@ class Workers:
         return seconds >= self.worth * parallel.n_threads()
 
     def run(
-        self,
-        function: Callable[..., Any],
-        shared: Sequence[object],
-        pieces: Sequence[object],
-        work: Sequence[float] | None = None,
-        progress: Progress | None = None,
-    ) -> Iterator[tuple[int, Any]]:
+        self, function: Callable[..., Any], shared: Sequence[object], pieces: Sequence[object],
+        work: Sequence[float] | None = None, progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Any]]:  # fmt: skip
         """Call ``function(*shared, piece)`` for every piece, each in a thread of a worker.
 
         Yields the number and result of each piece, in order of completion.

@@ -85,12 +85,11 @@ def write_plain_model(plain: PlainModel, target: Path, to: str, title: str | Non
         raise InputError(f"a title is for pages, not for the format {to}")
     if to == "onnx":
         contents = [_onnx(plain)]
+    elif to == "page":
+        contents = [page_of(plain, pack(plain), title)]
     else:
         model = pack(plain)
-        if to == "page":
-            contents = [page_of(plain, model, title)]
-        else:
-            contents = [model if name.endswith(".bin") else source_of(name) for name in FORMATS[to]]
+        contents = [model if name.endswith(".bin") else source_of(name) for name in FORMATS[to]]
     paths = paths_of(target, to)
     if len(paths) > 1:
         target.mkdir(exist_ok=True)

@@ -111,11 +111,8 @@ class TextReading:
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
-        return {
-            "text": self.text if isinstance(self.text, str | None) else ",".join(self.text),
-            "label": self.label, "id": self.id, "skip_invalid": self.skip_invalid, "header": self.header,
-            "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
-        }  # fmt: skip
+        text = None if self.text is None else ",".join(self.text)
+        return vars(self) | {"text": text, "label_separator": ";" if several else None}
 
 
 @options.with_groups
@@ -167,9 +164,9 @@ def _export(
     output = Output("--export", exchange.export, EXPORT, exchange.force).checked({"the corpus": corpus})
     if formats.journal_of(exchange.export).exists():
         raise WrongUsage(f"--export {exchange.export} has a journal of answers beside it; name another file")
-    settings = reading.as_dict(several) | {"format": reading.format}
+    settings = reading.as_dict(several)
     texts = [text for path in corpus for text in formats.read_labelled(path, **settings)]
-    content = formats.content_of(texts, suffix)
+    content = formats.FORMATS[suffix](texts)
     with output.place() as path, writing(path) as stream:
         stream.write(content)
     n_undecided = sum(text.label is None and not text.decided for text in texts)
@@ -189,7 +186,8 @@ def _session(
     corpus, suggestions = _read(console, paths, reading, labelling)
     imported, texts = exchange.import_, None
     if imported is not None:
-        settings = reading.as_dict(labelling.multilabel) | {"id": None}  # texts are matched by their content
+        # Texts are matched by their content.
+        settings = reading.as_dict(labelling.multilabel) | {"id": None, "format": None}
         try:
             texts = files.read_labelled(imported, **settings)
         except InputError:  # --text may name the column of the corpus alone
@@ -232,7 +230,7 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     settings["label"] = None  # with --import, a column of that file
     with console.progress():
         progress = console.progress_of("read")
-        documents = corpora.stream_corpus(paths, reading.format, progress=progress, **settings)
+        documents = corpora.stream_corpus(paths, progress=progress, **settings)
         if documents.format == "file" != reading.format:
             raise InputError(f"{documents.source} is one text; --format lines reads a text per line")
         corpus = documents.stored()

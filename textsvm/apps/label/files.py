@@ -460,11 +460,6 @@ def journal_of(path: Path) -> Path:
     return path.with_name(path.name + ".journal")
 
 
-def content_of(texts: Sequence[LabelledText], suffix: str) -> str:
-    """Content of a file with a suffix of `FORMATS`."""
-    return FORMATS[suffix](texts)
-
-
 def names_of(label: Labels) -> list[str]:
     """All labels of an answer."""
     return [label] if isinstance(label, str) else label or []

@@ -501,7 +501,7 @@ class Session:
             raise InputError(f"the suffixes are {', '.join(files.FORMATS)}")
         with self._lock:
             self.journal.write_late()
-            return {"content": files.content_of(files.read_labelled(self.journal.path), suffix)}
+            return {"content": files.FORMATS[suffix](files.read_labelled(self.journal.path))}
 
     # Overviews
 

@@ -27,9 +27,8 @@ Asks the server that `textsvm mail serve` runs about a message: a file, or stand
   --store FOLDER  the store's folder (default: TEXTSVM_MAIL, or ~/.local/share/textsvm)
   --timeout SECONDS  to wait for the server (default: 10, for lessons 60)
 """
-#: Exit codes of the filter's programs: of decisions, and of errors.
-CODES = {"spam": 0, "ham": 1, "unsure": 2}
-ERROR = 3
+CODES = {"spam": 0, "ham": 1, "unsure": 2}  #: Exit codes of the filter's programs: of decisions
+ERROR = 3  #: Of errors
 #: Requests that learn a message as a class, and that forget it.
 LEARN = "TELL SPAMC/1.5\r\nMessage-class: {}\r\nSet: local\r\n"
 FORGET = "TELL SPAMC/1.5\r\nRemove: local\r\n"
@@ -37,9 +36,8 @@ NO_CATEGORY = (
     "a message is learnt as spam, as ham, or as a category, whose name has up to 40 lower-case letters, "
     "digits and inner hyphens and is not unsure; got {!r}"
 )
-#: Seconds to wait for a decision, and for a lesson.
-TIMEOUT = 10.0
-LEARN_TIMEOUT = 60.0
+TIMEOUT = 10.0  #: Seconds to wait for a decision
+LEARN_TIMEOUT = 60.0  #: Seconds to wait for a lesson
 _FLAGS = ("-p", "-e", "-t", "-pe", "-ep", "-pt", "-pet")
 _VALUED = ("--socket", "--store", "--timeout", "--as")
 

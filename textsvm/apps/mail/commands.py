@@ -65,8 +65,7 @@ As = Annotated[
 ]  # fmt: skip
 KINDS = ("spam", "ham")
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
-#: Number of messages that `status` lists.
-_SHOWN = 5
+_SHOWN = 5  #: Number of messages that `status` lists
 WithoutTexts = Annotated[
     bool,
     option(

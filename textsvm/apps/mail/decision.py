@@ -40,24 +40,19 @@ if TYPE_CHECKING:
     from textsvm.arrays import Bools, Floats
     from textsvm.solvers.online import OnlineMachine
 
-#: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
-SPAM = 0.99
-HAM = 0.45
+SPAM = 0.99  #: Least P(spam) of spam, as in Bogofilter
+HAM = 0.45  #: Largest P(spam) of ham
 READING = 2  #: Version of the text of a mail
 #: Settings of the features, which a store holds.
 FEATURES = [READING, features.P, features.MAX_HEADER, features.MAX_BYTES, *features.SHARES]
 PRIOR = 5.0  #: Slope before there are lessons of both kinds
-#: Decision value of the prior with the score .99 after ten lessons of each kind, and its upper bound.
-FIRST = 0.295
-LAST = 0.92
-#: Number of mails of each kind that count as the prior, up to `MANY_LESSONS` lessons of each kind.
-PRIOR_MAILS = 100.0
-MANY_LESSONS = 50
-#: Of the centre: share as in `OnlineMachine.left_out`, number of mails of each kind that count as values of
-#: 0, and power of the ratio of the numbers of lessons.
-CENTRE_SHARE = 0.5
-CENTRE_MAILS = 3
-CENTRE_POWER = 0.1
+FIRST = 0.295  #: Decision value of the prior with the score .99 after ten lessons of each kind
+LAST = 0.92  #: Upper bound of this value
+PRIOR_MAILS = 100.0  #: Number of mails of each kind that count as the prior
+MANY_LESSONS = 50  #: Number of lessons of each kind from which the prior counts less
+CENTRE_SHARE = 0.5  #: Share of the centre, as in `OnlineMachine.left_out`
+CENTRE_MAILS = 3  #: Number of mails of each kind that count as values of 0 in the centre
+CENTRE_POWER = 0.1  #: Power of the ratio of the numbers of lessons in the centre
 
 
 class Decision(NamedTuple):

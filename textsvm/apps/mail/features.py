@@ -51,9 +51,8 @@ if TYPE_CHECKING:
     Values: TypeAlias = NDArray[np.float32]
 
 P = 4  #: Bytes of a feature
-#: Bytes that are read of the header fields, and of the text below.
-MAX_HEADER = 3000
-MAX_BYTES = 10_000
+MAX_HEADER = 3000  #: Bytes that are read of the header fields
+MAX_BYTES = 10_000  #: Bytes that are read of the text below
 #: Bits of the keys of header fields and of words; above the bytes of a 4-mer, and near enough for keys to be
 #: stored as gaps.
 HEADER = 1 << 32
@@ -70,8 +69,7 @@ _LIST_FIELD = re.compile(
     r":.*\n?(?:[ \t].*\n?)*",
     re.IGNORECASE | re.MULTILINE,
 )
-#: A word in folded bytes.
-_TOKEN = re.compile(rb"[a-z0$!'\x80-\xff][a-z0$!'._\-\x80-\xff]*[a-z0$!'\x80-\xff]")
+_TOKEN = re.compile(rb"[a-z0$!'\x80-\xff][a-z0$!'._\-\x80-\xff]*[a-z0$!'\x80-\xff]")  #: In folded bytes
 
 
 def features(text: str) -> tuple[Keys, Values]:

@@ -25,7 +25,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -59,8 +59,7 @@ if TYPE_CHECKING:
 
 #: Time limit of re-optimisation per lesson, in seconds; the remainder continues with the next lesson.
 SETTLING = 1.0
-#: Number of recent lessons in `Status`.
-RECENT = 100
+RECENT = 100  #: Number of recent lessons in `Status`
 _DIGEST = re.compile(r"[0-9a-f]{16,128}")
 
 
@@ -94,7 +93,7 @@ class Status(NamedTuple):
     categories: dict[str, dict[str, int]]  #: Numbers by name
 
 
-class Filter:
+class Filter(AbstractContextManager["Filter"]):
     """A mail filter on the lessons of a folder.
 
     Threads may share a filter. While a thread learns, the others decide with the model of the last `refresh`,
@@ -133,9 +132,6 @@ class Filter:
                 if store := self.categories.store():
                     store.close()
                 self.lessons.close()
-
-    def __enter__(self) -> Filter:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()

@@ -48,15 +48,13 @@ if TYPE_CHECKING:
     from textsvm.arrays import Ints, Json
 
 KINDS = ("spam", "ham")
-#: Bytes that are kept of a message.
-MAX_KEPT = 1 << 20
+MAX_KEPT = 1 << 20  #: Bytes that are kept of a message
 FILE = "lessons.sqlite"
 CATEGORIES_FILE = "categories.sqlite"  #: Lessons whose kinds are categories
 APPLICATION = 0x7473766D  #: SQLite's application id ("tsvm")
 FORMAT = 2  #: Version of the tables
 C = 10.0  #: Upper bound of dual coefficients
-#: Seconds that a second writer waits.
-LOCK_TIMEOUT = 10.0
+LOCK_TIMEOUT = 10.0  #: Seconds that a second writer waits
 _TABLES = """
 create table meta (name text primary key, value text not null) without rowid;
 create table lessons (
@@ -152,8 +150,7 @@ class LessonRow(NamedTuple):
 #: sqlite3 raises UnicodeDecodeError if its own message quotes a damaged name.
 _SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
-#: Raised while decoding a damaged row.
-_UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
+_UNREADABLE = (InputError, TypeError, ValueError, zlib.error)  #: Raised while decoding a damaged row
 _ROW = ", ".join([*LessonRow._fields[:-1], "seals"])
 _ROWS = f"select {_ROW} from lessons"
 _LESSONS = f"select {_ROW}, keys, weights, message from lessons left join bodies using (id)"
@@ -171,14 +168,9 @@ class Lessons:
     """
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str] | None = None,
-        *,
-        create: bool = False,
-        texts: bool = True,
-        damaged: bool = False,
-        categories: bool = False,
-    ) -> None:
+        self, folder: str | os.PathLike[str] | None = None, *, create: bool = False, texts: bool = True,
+        damaged: bool = False, categories: bool = False,
+    ) -> None:  # fmt: skip
         self.path = Path(store_folder(os.fspath(folder or ""))) / (CATEGORIES_FILE if categories else FILE)
         #: Kinds that are counted even if there is no lesson of them.
         self._no_counts = {} if categories else dict.fromkeys(KINDS, 0)

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from textsvm.apps.mail.server import Classify
 
-#: Seconds that the next server may take for an answer.
-NEXT_TIMEOUT = 60.0
+NEXT_TIMEOUT = 60.0  #: Seconds that the next server may take for an answer
 _LATER = "451 4.3.0 {}; try again"
 
 

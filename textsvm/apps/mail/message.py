@@ -43,21 +43,17 @@ from textsvm.readers.mail_header import repaired
 #: Decoded header fields of the text, in their order.
 FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
 MAX_BYTES = 1 << 19  #: Bytes of a message that are parsed, about
-#: Bytes of a piece between possible boundaries, and the bytes that even a late piece gets.
-MAX_PIECE = 1 << 17
-MIN_PIECE = 2048
+MAX_PIECE = 1 << 17  #: Bytes of a piece between possible boundaries
+MIN_PIECE = 2048  #: Bytes that even a late piece gets
 MAX_PIECES = 400  #: Number of pieces
-#: Characters of a header field, and number of header fields.
-MAX_FIELD = 2000
-MAX_FIELDS = 1000
-#: Characters of the header fields, and of the decoded text parts, in the text.
-MAX_SENT = 3000
-MAX_TEXT = 1 << 16
-LAST_TEXT = 2000
-#: Number of parts that are read, and of tricks and attachments that are named.
-MAX_PARTS = 100
-LAST_PARTS = 20
-MAX_TRICKS = 60
+MAX_FIELD = 2000  #: Characters of a header field
+MAX_FIELDS = 1000  #: Number of header fields
+MAX_SENT = 3000  #: Characters of the header fields in the text
+MAX_TEXT = 1 << 16  #: Characters of the decoded text parts in the text
+LAST_TEXT = 2000  #: Of these, characters of the end
+MAX_PARTS = 100  #: Number of parts that are read
+LAST_PARTS = 20  #: Of these, the last parts
+MAX_TRICKS = 60  #: Number of tricks, and of attachments, that are named
 _BOUNDARY = re.compile(rb"\n--[^\r\n]")
 _BLANKS = re.compile(r"\s{200,}")
 _UUENCODED = re.compile(

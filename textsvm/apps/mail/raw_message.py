@@ -25,8 +25,7 @@ from textsvm.version import __version__
 if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.apps.mail.decision import Decision
 
-#: Bytes of the body that are hashed at a time.
-_CHUNK = 1 << 20
+_CHUNK = 1 << 20  #: Bytes of the body that are hashed at a time
 _LINE_ENDS = (b"\r\n", b"\n")
 _EMPTY = re.compile(rb"\n\r?\n")
 # Bounded repetitions: a line of 100 MB is scanned once.

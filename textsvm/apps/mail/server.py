@@ -59,24 +59,20 @@ STOP_TIMEOUT = 20.0  #: Seconds for requests in progress when the server ends
 FIRST_LINE_TIMEOUT = 0.2  #: Seconds for new clients to begin their request when the server ends
 #: Maximum number of clients: 700 of the usual 1,024 file descriptors; the rest are for the store.
 MAX_CLIENTS = 700
-#: Bytes up to which a message is small, and up to which it is medium.
-SMALL = 1 << 15
-LARGE = 1 << 20
+SMALL = 1 << 15  #: Bytes up to which a message is small
+LARGE = 1 << 20  #: Bytes up to which a message is medium
 #: Bytes of all messages together above which messages that are not small are refused.
 MAX_HELD = spamd.LARGEST
 MAX_WAITING = 8  #: Number of large messages that may wait
 BACKLOG = 1024  #: Number of connections that may wait; Linux refuses further clients
 ACCEPTED = 16  #: Number of connections that are accepted in a step of the event loop
-#: Seconds before a refusal while more than `BUSY_CLIENTS` clients are connected.
-REFUSAL_DELAY = 1.0
+REFUSAL_DELAY = 1.0  #: Seconds before a refusal while more than `BUSY_CLIENTS` clients are connected
 BUSY_CLIENTS = 20
-#: Bytes of the longest line of a request, and of all its lines.
-MAX_LINE = 1 << 14
-MAX_LINES = 1 << 16
+MAX_LINE = 1 << 14  #: Bytes of the longest line of a request
+MAX_LINES = 1 << 16  #: Bytes of all lines of a request
 _PART = 1 << 16  #: Bytes that are received or sent in a step
-#: Number of parts of fewer than `SHORT` bytes after which a client is read only every `PAUSE` seconds.
-FREE_PARTS = 8
-SHORT = 1024
+FREE_PARTS = 8  #: Number of short parts after which a client is read only every `PAUSE` seconds
+SHORT = 1024  #: Bytes below which a part is short
 PAUSE = 0.1
 MESSAGE_COST = 1000  #: Cost of a message of no bytes, in bytes
 CPU_LIMIT = 30.0  #: Seconds of processor time for a message; the usual limits of reading bound it to a few

@@ -36,8 +36,7 @@ EX_TEMPFAIL = 75
 EX_PROTOCOL = 76
 _NAMES = {65: "EX_DATAERR", 70: "EX_SOFTWARE", 75: "EX_TEMPFAIL", 76: "EX_PROTOCOL"}
 CHECKS = ("CHECK", "SYMBOLS", "REPORT", "REPORT_IFSPAM", "PROCESS", "HEADERS")
-#: Maximum size of a message, in bytes.
-LARGEST = 64 << 20
+LARGEST = 64 << 20  #: Maximum size of a message, in bytes
 THRESHOLD = 5.0
 _REQUEST = re.compile(r"\s*(\S+)\s+SPAMC/(1\.[0-9]+)\s*")
 _SCALE = THRESHOLD / math.log(0.99 / 0.01)
