@@ -14,9 +14,8 @@ from textsvm.cli.corpora import require_kind
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
-from textsvm.evaluation.estimate import truth_of
+from textsvm.evaluation.estimate import LengthBaseline, truth_of
 from textsvm.evaluation.judge import judge as judge_examples
-from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results
 from textsvm.kernels import spelling
 from textsvm.linalg.vectors import Vectors

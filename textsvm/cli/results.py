@@ -14,9 +14,8 @@ from textsvm.cli.console import Console
 from textsvm.cli.output import ReportFile
 from textsvm.errors import InputError
 from textsvm.evaluation.comparison import SideBySide
-from textsvm.evaluation.estimate import truth_of
+from textsvm.evaluation.estimate import LengthBaseline, truth_of
 from textsvm.evaluation.judge import judge
-from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results, exact_intervals
 from textsvm.evaluation.slices import Slices, make_slices
 from textsvm.kernels.base import Kernel

@@ -14,8 +14,7 @@ from textsvm.cli.output import Output
 from textsvm.errors import InputError, warn_user
 from textsvm.evaluation import comparison, drift, judge
 from textsvm.evaluation.comparison import Predictions
-from textsvm.evaluation.estimate import groups_of, truth_of
-from textsvm.evaluation.length_baseline import LengthBaseline
+from textsvm.evaluation.estimate import LengthBaseline, groups_of, truth_of
 from textsvm.model.file import save
 from textsvm.model.rules import NumberRule
 from textsvm.model.settings import NotConvergedWarning, OnlineSettings, RegressionSettings

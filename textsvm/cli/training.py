@@ -14,8 +14,7 @@ from textsvm.cli.console import Console
 from textsvm.cli.model_files import AnySettings
 from textsvm.errors import warn_user
 from textsvm.evaluation import drift, estimate
-from textsvm.evaluation.estimate import Verdict, truth_of
-from textsvm.evaluation.length_baseline import LengthBaseline
+from textsvm.evaluation.estimate import LengthBaseline, Verdict, truth_of
 from textsvm.evaluation.results import Results
 from textsvm.kernels import Kernel
 from textsvm.model.settings import (

@@ -54,9 +54,8 @@ class Answer:
     """Predictions of a classifier on the test part, and seconds."""
 
     predicted: AnyArray  #: array, shape (n,)
-    #: Seconds of wall time, starting from texts in memory.
-    fit: float
-    predict: float
+    fit: float  #: Seconds of wall time, starting from texts in memory
+    predict: float  #: Seconds of wall time
     chosen: str = ""  #: Description of automatically chosen parameters; empty if there are none
 
 
@@ -198,14 +197,11 @@ def compare(
                 progress("compare", number * len(parts) + k, len(makers) * len(parts))
             answers.append(_answer(make(), texts, labels, part, groups))
         predicted = np.concatenate([result.predicted for result in answers])
-        fields = {
-            "name": name,
-            "ours": name in ours,
-            "fit": sum(result.fit for result in answers),
-            "predict": sum(result.predict for result in answers),
-            "chosen": _chosen_in_folds([result.chosen for result in answers if result.chosen]),
-        }
-        results.append(judge_prediction(truth, predicted, first_predictions, **fields))
+        results.append(judge_prediction(
+            truth, predicted, first_predictions, name=name, ours=name in ours,
+            fit=sum(result.fit for result in answers), predict=sum(result.predict for result in answers),
+            chosen=_chosen_in_folds([result.chosen for result in answers if result.chosen]),
+        ))  # fmt: skip
         first_predictions = predicted if first_predictions is None else first_predictions
     return results
 

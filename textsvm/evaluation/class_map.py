@@ -97,14 +97,9 @@ def class_map(kernel_matrix: object, labels: Sequence[object] | None = None) -> 
     if len(distances) > 1:
         condensed = scipy.spatial.distance.squareform(distances, checks=False)
         tree = scipy.cluster.hierarchy.linkage(condensed, "ward")
-    return ClassMap(
-        names.tolist() if labels is not None else [],
-        code,
-        kernel_pca(K),
-        kernel_pca(between) if labels is not None and len(names) > 2 else None,
-        distances,
-        tree,
-    )
+    class_means = kernel_pca(between) if labels is not None and len(names) > 2 else None
+    classes = names.tolist() if labels is not None else []
+    return ClassMap(classes, code, kernel_pca(K), class_means, distances, tree)
 
 
 def kernel_pca(K: Floats) -> Projection:

@@ -72,9 +72,8 @@ class Compared:
     accuracy: float
     macro_f1: float
     interval: tuple[float, float]  #: Of the accuracy (Wilson, 95 %)
-    #: Seconds of wall time.
-    fit: float
-    predict: float
+    fit: float  #: Seconds of wall time
+    predict: float  #: Seconds of wall time
     chosen: str  #: Parameters that it chose by itself
     ours: bool  #: Whether it is a string-kernel machine
     #: Difference from the first classifier of the comparison; None for the first.
@@ -233,13 +232,9 @@ def _disagreement(
 ) -> Disagreement:
     document = int(results[0].index[i])
     text = "" if texts is None else " ".join(texts[document][: 2 * SYMBOLS].split())
-    return Disagreement(
-        ids[document],
-        text if len(text) <= SYMBOLS else text[:SYMBOLS] + " …",
-        results[0].labels_of(i)[0],
-        [model.labels_of(i)[1] for model in results],
-        right[:, i].tolist(),
-    )
+    text = text if len(text) <= SYMBOLS else text[:SYMBOLS] + " …"
+    predicted = [model.labels_of(i)[1] for model in results]
+    return Disagreement(ids[document], text, results[0].labels_of(i)[0], predicted, right[:, i].tolist())
 
 
 def changes(

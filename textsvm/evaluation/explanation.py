@@ -320,19 +320,12 @@ def _explain(
         features = contributions.features[d] if contributions.features else []
         heaviest = sorted(features, key=lambda feature: -abs(feature[2]))[: CANDIDATES * max(most[0], 30)]
         substrings = [Substring(*feature) for feature in heaviest]
-        explanation = Explanation(
-            **meanings[d],
-            value=float(machine_weights[d] @ machines[d]),
-            bias=float(biases[d]),
-            text=text,
-            symbols=contributions.symbols[d],
-            method=model.kernel.attribution.method,
-            substrings=substrings[: most[0]],
-            similar=explainer.similar(d, most[1]),
-            merged=_merged(substrings, text)[: most[0]],
-            parts=explainer.kernel_shares(d, most[1]),
-        )
-        explanations.append(explanation)
+        explanations.append(Explanation(
+            **meanings[d], value=float(machine_weights[d] @ machines[d]), bias=float(biases[d]), text=text,
+            symbols=contributions.symbols[d], method=model.kernel.attribution.method,
+            substrings=substrings[: most[0]], similar=explainer.similar(d, most[1]),
+            merged=_merged(substrings, text)[: most[0]], parts=explainer.kernel_shares(d, most[1]),
+        ))  # fmt: skip
     return explanations
 
 

@@ -80,8 +80,7 @@ class Results:
     #: Of a calibrated classifier: the share of documents "unlike" every class, where at most the share
     #: "allowed" of documents of the classes should be.
     rejected: dict[str, float] = field(default_factory=dict)
-    #: Regression: metrics of a prediction from text lengths alone (`textsvm.evaluation.length_baseline`);
-    #: empty if unknown.
+    #: Regression: metrics of a prediction from text lengths alone (`LengthBaseline`); empty if unknown.
     length_alone: dict[str, float] = field(default_factory=dict)
 
     accuracy = _metric("accuracy")
@@ -265,24 +264,16 @@ def _evaluate_classes(
         probability = probability[index]
         if len(classes) == 2:
             probability = probability[:, classes.tolist().index(order[1])]
+    task, labels = "binary" if len(classes) == 2 else "multiclass", order.tolist()
     results = Results(
-        task="binary" if len(classes) == 2 else "multiclass",
-        n=len(values),
-        labels=order.tolist(),
-        index=index,
-        truth=values,
-        predicted=predicted,
-        decision=decision,
-        probability=probability,
-        grades=grades,
-        warnings=warnings,
+        task, len(values), labels, index, values, predicted, decision, probability, grades, warnings=warnings
     )
     k, true = len(order), results.codes(values)
     confusion = np.bincount(true * k + results.codes(predicted), minlength=k * k).reshape(k, k)
     finite = np.all(np.isfinite(decision))
     areas = average_precisions(*one_against_rest(true, decision)) if finite else np.full(k, np.nan)
     counts = np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
-    rows = class_table(counts, areas, results.labels)
+    rows = class_table(counts, areas, labels)
     return _with_metrics(replace(results, confusion=confusion.tolist(), per_class=rows))
 
 
@@ -301,18 +292,10 @@ def evaluate_labels(
     counts = tuple(values.sum(axis=0) for values in (indicator & predicted, indicator, predicted))
     columns = zip(indicator.T, decision.T, thresholds.tolist(), strict=True)
     more = [{"break_even": break_even(*column), "threshold": bound} for *column, bound in columns]
-    results = Results(
-        task="multilabel",
-        n=len(indicator),
-        labels=classes.tolist(),
-        per_class=class_table(counts, average_precisions(indicator, decision), classes.tolist(), more),
-        index=np.arange(len(indicator)),
-        truth=indicator,
-        predicted=predicted,
-        decision=decision,
-        warnings=warnings,
-    )
-    return _with_metrics(results)
+    labels, index = classes.tolist(), np.arange(len(indicator))
+    rows = class_table(counts, average_precisions(indicator, decision), labels, more)
+    results = Results("multilabel", len(index), labels, index, indicator, predicted, decision)
+    return _with_metrics(replace(results, per_class=rows, warnings=warnings))
 
 
 def _with_metrics(results: Results) -> Results:

@@ -19,7 +19,6 @@ Both kinds of problems have the same weight.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -194,13 +193,11 @@ def _sample(
     source = np.repeat(np.arange(len(texts)), counts)
     number = np.concatenate([np.arange(count) for count in counts])
     order = random.permutation(len(source))
+    key = np.unique(np.stack([author, group]), axis=1, return_inverse=True)[1].reshape(-1)[source[order]]
+    by_key = np.argsort(key, kind="stable")
     turns = np.zeros(len(source), np.int64)  # of a piece among those of its author and group
-    seen: Counter[tuple[int, int]] = Counter()
-    for i in order.tolist():
-        key = int(author[source[i]]), int(group[source[i]])
-        turns[i] = seen[key]
-        seen[key] += 1
-    order = order[np.argsort(turns[order], kind="stable")]
+    turns[by_key] = np.arange(len(source)) - np.searchsorted(key[by_key], key[by_key])
+    order = order[np.argsort(turns, kind="stable")]
     by_author = [order[author[source[order]] == a][:most] for a in np.unique(author)]
     drawn = np.sort(np.concatenate(by_author))
     starts = zip(source[drawn].tolist(), (number[drawn] * length).tolist(), strict=True)

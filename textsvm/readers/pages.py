@@ -179,17 +179,11 @@ class _Style(NamedTuple):
         if not inline and "transform" in numbers:
             scale, offset = numbers["transform"]
             hidden |= scale < 0.05 or offset < _OUTSIDE
+        visible = visibility == "visible" if visibility else self.visible
         back = numbers.get("background", _CLEAR)
-        back = self.background if back == _CLEAR else back
-        return _Style(
-            hidden,
-            visibility == "visible" if visibility else self.visible,
-            size,
-            numbers.get("color", self.colour),
-            numbers.get("background-image", back),
-            numbers.get("-webkit-text-fill-color", self.fill),
-            self.folded,
-        )
+        back = numbers.get("background-image", self.background if back == _CLEAR else back)
+        colour, fill = numbers.get("color", self.colour), numbers.get("-webkit-text-fill-color", self.fill)
+        return _Style(hidden, visible, size, colour, back, fill, self.folded)
 
 
 def _values(content: str | list[Node], quirks: bool) -> list[Declaration]:

@@ -277,9 +277,6 @@ def intervals_chart(title: str, metric: str, label: str, lines: Sequence[Interva
     return chart.svg()
 
 
-# Charts of a page as files
-
-
 def figures(page: str) -> dict[str, str]:
     """Charts of a page of `textsvm.reporting.html` as SVG files, by file name without suffix."""
     charts: dict[str, str] = {}

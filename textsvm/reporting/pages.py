@@ -34,9 +34,8 @@ class Review:
 
     title: str
     doubts: Sequence[Doubt]  #: The most doubtful first
-    #: Of all texts.
-    ids: Sequence[str]
-    labels: Sequence[object]
+    ids: Sequence[str]  #: Of all texts
+    labels: Sequence[object]  #: Of all texts
     text: Callable[[int], str]  #: ``text(index)`` returns a text, "" if there is none
 
 

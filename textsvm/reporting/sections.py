@@ -67,9 +67,6 @@ _VERDICTS = {
 }
 
 
-# Models side by side
-
-
 def models_section(models: SideBySide | None) -> str:
     """Metrics, differences and disagreements of several models, and their curves in a common chart."""
     if models is None:
@@ -220,9 +217,6 @@ def _disagreement_row(row: Disagreement, n_models: int) -> str:
     return f'{line}<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(row.text)}</td></tr>'
 
 
-# Features with the largest weights
-
-
 def features_section(features: Sequence[TopFeatures]) -> str:
     """Bar charts of the features with the largest weights for each class."""
     charts = []
@@ -253,9 +247,6 @@ def features_table(features: TopFeatures) -> tuple[list[str], list[list[str]]]:
     """Features of a class and their weights."""
     rows = [[visible(cut(item.text, SHOWN_FEATURE)), f"{item.weight:.4g}"] for item in features.features]
     return [f"{features.kind} for {features.label}", "weight"], rows
-
-
-# Slices
 
 
 def slices_section(slices: Slices | None) -> str:
@@ -300,9 +291,6 @@ def slices_note(slices: Slices, most: int = LISTED_SLICES) -> str:
         f"few mistakes. All documents: {format_metric(slices.metric, slices.overall)}.{more}"
         " By chance, the intervals of one value in twenty exclude the figure of all documents."
     )
-
-
-# Learning curve
 
 
 def learning_section(curve: LearningCurve | None) -> str:
@@ -368,9 +356,6 @@ def _error_text(curve: LearningCurve, value: float) -> str:
     return f"{value:.4g}" if curve.metric == "mae" else f"{100 * value:.2f} %"
 
 
-# The worst mistakes
-
-
 def mistakes_section(report: Report) -> str:
     """The worst mistakes: texts coloured by contributions, substrings, and similar training documents."""
     results = report.results
@@ -420,9 +405,6 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
     body = f'<div class="document" dir="auto">{coloured}</div>{rest}'
     parts = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
     return f"{head}{body}{parts}{_evidence(explanation)}</article>"
-
-
-# Explained documents
 
 
 def explanation_section(name: str, explanation: Explanation) -> str:

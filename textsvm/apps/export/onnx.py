@@ -612,9 +612,6 @@ def onnx_of(plain: PlainModel) -> bytes:
     return bytes(model.SerializeToString())
 
 
-# Values of the machines
-
-
 def _term_values(g: Graph, term: FeatureTerm, symbols: Symbols, size: str, zeros: str) -> str:
     spelled = term.alphabet.tolist() if term.alphabet.dtype == object else map(chr, term.alphabet.tolist())
     number = np.array([symbols.number[symbol] for symbol in spelled], np.int64)
@@ -727,9 +724,6 @@ def _amounts(g: Graph, table: FeatureTable, level: Level, symbols: Symbols) -> t
         values = g.Where(g.LessOrEqual(g.Add(level.start, reach), limit), values, 0.0)
     amount = g.total(level.string, values, g.Size(level.count), 0.0)
     return amount, g.Greater(amount, 0.0)
-
-
-# Decisions
 
 
 def _outputs(g: Graph, plain: PlainModel, values: str) -> dict[str, tuple[str, int]]:

@@ -83,9 +83,8 @@ class PriorDecisions(NamedTuple):
 class Status(NamedTuple):
     """Content of a filter, and its decisions on lessons before it learnt them."""
 
-    #: Numbers of lessons.
-    spam: int
-    ham: int
+    spam: int  #: Number of lessons
+    ham: int  #: Number of lessons
     texts: bool  #: Whether the store holds messages
     max_lessons: int | None
     recent: PriorDecisions  #: On the last `RECENT` lessons
@@ -391,15 +390,9 @@ class Filter(AbstractContextManager["Filter"]):
             lessons.check_rows()
             counts = lessons.counts()
             last = lessons.history()[:RECENT]
-            return Status(
-                spam=counts["spam"],
-                ham=counts["ham"],
-                texts=lessons.holds_texts,
-                max_lessons=lessons.meta("most"),
-                recent=PriorDecisions.of(last),
-                last=last,
-                categories=self.categories.status(),
-            )
+            texts, most = lessons.holds_texts, lessons.meta("most")
+            recent, categories = PriorDecisions.of(last), self.categories.status()
+            return Status(counts["spam"], counts["ham"], texts, most, recent, last, categories)
 
 
 def _recompute_features(lesson: Lesson) -> Lesson:
@@ -408,9 +401,6 @@ def _recompute_features(lesson: Lesson) -> Lesson:
         return lesson
     keys, values = features(read_message(lesson.message).text)
     return lesson._replace(keys=keys, values=values, message=None)
-
-
-# Lessons as JSON Lines
 
 
 def lesson_line(lesson: Lesson) -> str:

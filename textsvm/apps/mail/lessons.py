@@ -104,8 +104,7 @@ class Lesson(NamedTuple):
     kind: str  #: {"spam", "ham"}, or a category
     keys: Keys  #: shape (f,): Features, ascending
     values: Values  #: shape (f,)
-    #: For display; empty in a store without texts.
-    subject: str = ""
+    subject: str = ""  #: For display, as the sender; empty in a store without texts
     sender: str = ""
     #: bytes: At most the first megabyte; None in a store without texts, or if it was not requested.
     message: bytes | None = None

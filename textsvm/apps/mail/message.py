@@ -98,8 +98,7 @@ class Message(NamedTuple):
 
     digest: str  #: `RawMessage.digest`
     text: str  #: Input of the features
-    #: Decoded fields for display; empty if missing.
-    subject: str
+    subject: str  #: Decoded for display, as the sender; empty if missing
     sender: str
 
 

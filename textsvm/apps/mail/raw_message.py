@@ -268,9 +268,6 @@ def _block(message: RawMessage, place: int, lines: list[str]) -> bytes:
     return block
 
 
-# Messages in files
-
-
 def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
     """The messages at a path, each with its name.
 

@@ -82,17 +82,10 @@ def _mistake(opened: Filter, lesson: Lesson, decision: Decision, label: str, mod
     text = read_message(opened.lessons.get(lesson.digest).message or b"").text
     words = word_contributions(text, model.weights)[:_WORDS]
     text, contributions = character_contributions(text, model.weights)
+    substrings = [Substring(word, 1, value) for word, value in words]
     explanation = Explanation(
-        prediction=label,
-        towards="spam",
-        against="ham",
-        value=decision.value,
-        bias=0.0,
-        text=text,
-        symbols=contributions,
-        method=_CONTRIBUTIONS,
-        substrings=[Substring(word, 1, value) for word, value in words],
-        similar=[],
-    )
+        prediction=label, towards="spam", against="ham", value=decision.value, bias=0.0, text=text,
+        symbols=contributions, method=_CONTRIBUTIONS, substrings=substrings, similar=[],
+    )  # fmt: skip
     name = f"{lesson.subject or 'no subject'} ({lesson.sender or 'no sender'})"
     return Mistake(name, lesson.kind, label, decision.value, text, explanation)

@@ -59,9 +59,8 @@ class Request(NamedTuple):
     #: Bytes of the message that follows; None if the message goes up to the end of the stream.
     length: int | None = None
     kind: str = ""  #: TELL: "spam", "ham", a category, or "" without a class
-    #: TELL: whether to learn, or to forget the message.
-    set: bool = False
-    remove: bool = False
+    set: bool = False  #: TELL: whether to learn the message
+    remove: bool = False  #: TELL: whether to forget the message
 
     @property
     def has_message(self) -> bool:

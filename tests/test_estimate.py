@@ -1,11 +1,11 @@
-"""Regression from lengths alone."""
+"""The estimate of quality: regression from lengths alone."""
 
 import numpy as np
 import pytest
 from command import report, run
 from sklearn.isotonic import IsotonicRegression
 
-from textsvm.evaluation.length_baseline import LengthBaseline
+from textsvm.evaluation.estimate import LengthBaseline
 from textsvm.readers import sample
 
 
