@@ -691,7 +691,7 @@ MISTAKES = [
         "cv n --level 1 --groups folder --kernel spectrum:1-3 --folds 2",
         "level 1",
         tree("n", "a/x", "a/y", "b/z", "b/w"),
-        rows=22,
+        rows=33,
     ),
     Mistake(
         "cv n --groups folder", r"--groups folder: a/0\.txt is not in a folder below", tree("n", "a", "b")

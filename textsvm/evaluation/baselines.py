@@ -15,18 +15,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from joblib import parallel_config
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from textsvm.arrays import AnyArray, Json
@@ -94,16 +93,32 @@ def baselines_of(examples: Any) -> dict[str, Maker]:
 
 def _union(columns: Json) -> FeatureUnion:
     """Union of the features of each column."""
-    return FeatureUnion([(name, _of_column(name, values)) for name, values in columns.items()])
+    steps = [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
+    return FeatureUnion(steps)
 
 
-def _of_column(name: str, values: Any) -> Pipeline:
-    """Features of a column of a dict; vectors are left unchanged."""
+def _steps(values: Any) -> list[Any]:
+    """Transformers of a column; vectors are left unchanged."""
     if isinstance(values, Sequence):
-        return make_pipeline(FunctionTransformer(itemgetter(name)), _characters())
-    if values.ndim > 1:
-        return make_pipeline(FunctionTransformer(itemgetter(name)))
-    return make_pipeline(FunctionTransformer(lambda columns: columns[name][:, None]), StandardScaler())
+        return [_characters()]
+    return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
+
+
+class _Column(TransformerMixin, BaseEstimator):
+    """Select a column of a dict; numbers become a matrix."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fit(self, columns: Json, y: object = None) -> _Column:
+        return self
+
+    def transform(self, columns: Json) -> Any:
+        values = columns[self.name]
+        return values[:, None] if isinstance(values, np.ndarray) and values.ndim == 1 else values
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
 
 def _by_folds(model: BaseEstimator) -> GridSearchCV:

@@ -242,7 +242,7 @@ class TextSource(KernelSource):
 
     def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
         if device.kind == "cpu" and len(support.indices) <= FEW_VECTORS:
-            support = self._indexed(support, LEAST_COUNTED // len(coef))
+            support = self._indexed(support, LEAST_COUNTED // coef.shape[0])
         return super().predictor(support, coef, device)
 
     def _indexed(self, support: Support, least: int) -> Support:
