@@ -90,10 +90,11 @@ class Margins:
 
 
 class SupportSymbols:
-    """Symbols and p-mers of the support vectors of a model; not `available` for a model without texts."""
+    """Symbols and p-mers of the support vectors of a model; `view` is None for a model without texts."""
 
     def __init__(self, model: TrainedModel, rows: Ints | None = None) -> None:
         self.model, self.view = model, None
+        self.of_characters = False  #: Whether the symbols are characters
         support, kernel = model.support.documents, model.kernel
         if kernel is None or not isinstance(support, Documents | MultiView) or not len(support):
             return
@@ -105,7 +106,8 @@ class SupportSymbols:
         rows = np.arange(len(documents)) if rows is None else rows
         step = 1 + int(documents.lengths[rows].sum() // MOST_SYMBOLS)
         documents = documents.take(rows[::step])
-        self.p = 1 if documents.of_tokens else P
+        self.of_characters = not documents.of_tokens
+        self.p = P if self.of_characters else 1
         self._occurs = np.zeros(len(documents.alphabet), bool)
         self._occurs[documents.codes] = True
         self._documents = documents
@@ -116,15 +118,6 @@ class SupportSymbols:
         """Characters that 95 % of long support vectors have at least; 0 if they are not long."""
         length = int(np.quantile(self._documents.lengths, 0.05)) if self.of_characters else 0
         return length if length >= LONG else 0
-
-    @property
-    def available(self) -> bool:
-        return self.view is not None
-
-    @property
-    def of_characters(self) -> bool:
-        """Whether the symbols are characters."""
-        return self.available and not self._documents.of_tokens
 
     def read(self, examples: object) -> Documents:
         """New examples, encoded over an extension of the alphabet of the support vectors."""
@@ -192,7 +185,7 @@ def record(
     _, test = _sample(model, n, None, groups)
     rest = np.flatnonzero(~np.isin(groups[model.support.indices], groups[test]))
     support = SupportSymbols(model, rest)
-    if support.available and len(rest):
+    if support.view is not None and len(rest):
         documents = support.read(examples_of(test))
         if support.of_characters:
             new, n_pmers = support.new_features(documents)
@@ -325,7 +318,7 @@ class Drift:
 
         Without `full` only symbols are counted, which is fast.
         """
-        if not self.support.available or not (full or self.support.of_characters):
+        if self.support.view is None or not (full or self.support.of_characters):
             return np.empty(0, np.int64)
         documents = self.support.read(examples)
         if self.unlike is None and self.has_features:

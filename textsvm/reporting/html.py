@@ -16,14 +16,7 @@ from string import Template
 
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, sections
-from textsvm.reporting.formatting import (
-    classes_table,
-    html_table,
-    length_alone,
-    metric_rows,
-    safe,
-    section,
-)
+from textsvm.reporting.formatting import classes_table, html_table, length_alone, metric_rows, safe, section
 from textsvm.reporting.maps import map_sections
 from textsvm.reporting.report import Report
 

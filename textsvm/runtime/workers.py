@@ -19,7 +19,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pickle import PicklingError
 from typing import Any
@@ -149,15 +148,6 @@ def require_same_versions(client: Any) -> None:
                 )
 
 
-@dataclass(frozen=True)
-class _Sent:
-    """A value on the workers, the digest of its content, and its future."""
-
-    value: Any
-    name: str
-    future: Any
-
-
 class Workers:
     """The workers of a scheduler, for a `distributed.Client`.
 
@@ -168,7 +158,8 @@ class Workers:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._sent: list[_Sent] = []
+        #: Values on the workers and their futures, by the digest of the content.
+        self._sent: dict[str, tuple[Any, Any]] = {}
 
     @property
     def threads(self) -> int:
@@ -247,12 +238,12 @@ class Workers:
         """Future of a value on the workers, sent there if necessary."""
         from dask.base import tokenize
 
-        copy = next((sent for sent in self._sent if sent.value is value), None)
-        name = str(tokenize(value)) if copy is None else copy.name
-        copy = copy or next((sent for sent in self._sent if sent.name == name), None)
-        present = copy is not None and copy.future.status == "finished"
-        future = copy.future if copy is not None and present else self._scatter(value)
-        self._sent = [sent for sent in self._sent if sent.name != name] + [_Sent(value, name, future)]
+        names = (name for name, (sent, _) in self._sent.items() if sent is value)
+        name = next(names, None) or str(tokenize(value))
+        _, future = self._sent.get(name, (None, None))
+        if future is None or future.status != "finished":
+            future = self._scatter(value)
+        self._sent[name] = value, future
         return future
 
     def _scatter(self, value: object) -> Any:
@@ -272,7 +263,7 @@ class Workers:
 
     def forget(self, value: object) -> None:
         """Free the memory of a value on the workers."""
-        self._sent = [sent for sent in self._sent if sent.value is not value]
+        self._sent = {name: sent for name, sent in self._sent.items() if sent[0] is not value}
 
     def _arrived(self, futures: Sequence[Any]) -> list[Any]:
         """Completed futures, waiting for at most a second."""

@@ -17,7 +17,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
 from textsvm.cli.output import Force, Kind, Output, writing
-from textsvm.errors import InputError, printable
+from textsvm.errors import InputError, first_few, printable
 
 if TYPE_CHECKING:
     from textsvm import Corpus
@@ -204,9 +204,7 @@ def _session(
     )  # fmt: skip
     outside = Counter(name for names in suggestions.values() for name in {*names} - {*chooser.labels})
     if outside and chooser.labels:
-        names = ", ".join(name for name, _ in outside.most_common(5))
-        if len(outside) > 5:
-            names += ", ..."
+        names = first_few([name for name, _ in outside.most_common()])
         console.say(
             f"note: {outside.total():,} suggestions are none of the labels: {names}; the page shows them, "
             "and they are learnt once a text has such a label"

@@ -26,7 +26,7 @@ from typing import Any
 from textsvm import Corpus, read_corpus
 from textsvm.arrays import Json
 from textsvm.errors import InputError, MissingColumn, json_escaped, one_line, os_errors
-from textsvm.reporting.tables import DIALECTS, line_of, restored
+from textsvm.reporting.tables import DIALECTS, json_line, line_of, restored
 from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.plain_json import checked_line, read_line
 
@@ -331,7 +331,7 @@ class Journal:
                 row["majority"] = majority([entry.label for entry in of_people.values()])
                 row |= {"decided": True} if answer.label is None and answer.id in self.own[""] else {}
                 row["answers"] = {name: e.label for name, e in of_people.items() if e.label is not None}
-            yield _line({**row, "text": text(answer.id)})
+            yield json_line({**row, "text": text(answer.id)})
 
     def write_late(self) -> None:
         """Write the file of labels if that has failed, or another program has removed it."""
@@ -372,10 +372,6 @@ def _is_whole(line: bytes, number: int) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _line(event: Json) -> str:
-    return json_escaped(json.dumps(event, ensure_ascii=False)) + "\n"
 
 
 # Files of labelled texts
@@ -480,7 +476,7 @@ def _jsonl(texts: Sequence[LabelledText]) -> str:
             row |= {"majority": majority(answers.values()), "answers": answers}
         if text.decided:
             row["decided"] = True
-        lines.append(_line(row | {"text": text.text}))
+        lines.append(json_line(row | {"text": text.text}))
     return "".join(lines)
 
 

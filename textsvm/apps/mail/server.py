@@ -431,12 +431,6 @@ YmFuYW5h
 """
 
 
-class _Stream(threading.local):
-    """The connection of a thread to its process."""
-
-    stream: BufferedRWPair | None = None
-
-
 class MessageReader:
     """Reads messages in processes, so that hostile mail does not hold the lock of this interpreter.
 
@@ -455,7 +449,7 @@ class MessageReader:
                 import_module(module.name)
         read_message(PRELOADED)
         self._control, control = socket.socketpair()
-        self._local = _Stream()
+        self._local = threading.local()  # `stream` is the connection of a thread to its process
         if os.fork() == 0:
             try:
                 self._control.close()
@@ -468,7 +462,7 @@ class MessageReader:
         """`read_message` in the process of this thread; InputError if it ends."""
         raw = RawMessage.of(data)
         try:
-            stream = self._local.stream or self._connect()
+            stream = vars(self._local).get("stream") or self._connect()
         except OSError as error:  # the parent of the processes has ended
             if not self._logged:
                 self._logged = True
