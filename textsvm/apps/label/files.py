@@ -434,7 +434,9 @@ def with_restored(texts: Sequence[LabelledText]) -> list[LabelledText]:
     """Texts of a table, and copies of those with an apostrophe before a formula, as they were before."""
 
     def before(label: Labels) -> Labels:
-        return restored(label) if isinstance(label, str) else label and [restored(name) for name in label]
+        if isinstance(label, list):  # the apostrophe is before the cell of all labels
+            return restored(SEPARATOR.join(label)).split(SEPARATOR)
+        return label and restored(label)
 
     copies = (replace(text, text=restored(text.text), label=before(text.label)) for text in texts)
     return [*texts, *(copy for copy, text in zip(copies, texts, strict=True) if copy != text)]
