@@ -106,7 +106,7 @@ def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkey
     def fail(*given, **more):
         raise MemoryError("no more")
 
-    monkeypatch.setattr("safetensors.numpy.load", fail)
+    monkeypatch.setattr(np, "frombuffer", fail)
     with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
         load("model")
 
@@ -158,6 +158,27 @@ def test_a_container_too_small_for_the_libraries_is_told_before_they_are_loaded(
     assert call(monkeypatch, COMMANDS["train"]) == (1 if expected else 0)
     assert ("model out" in capsys.readouterr().err) != bool(expected)
     assert (here / "out").exists() != bool(expected)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no such limit")
+@pytest.mark.parametrize("addresses", [40, 60, 90, 120, 150, 180, 210])
+@pytest.mark.parametrize("line", ["serve model", "predict model", "corpus corpus.tsv", "verify corpus.tsv -"])
+def test_a_process_without_room_for_numpy_ends_with_a_sentence(line, addresses, here):
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -v {addresses << 10}; exec {sys.executable} -m textsvm {line}"],
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100,
+    )  # fmt: skip
+    told = [line for line in done.stderr.splitlines() if line.startswith("textsvm: ")]
+    assert (done.returncode, len(told), len(done.stderr.splitlines())) == (1, 1, 1), done.stderr
+    assert "ulimit -v" in told[0] or "out of main memory" in told[0]
+
+
+def test_a_small_limit_of_the_user_is_for_rows_alone(monkeypatch):
+    before = host_memory.free()
+    with host_memory.bounded(1 << 20):
+        assert host_memory.free() > before // 2
+    with host_memory.bounded(host_memory.LEAST_BOUND), host_memory.bounded(1 << 60):
+        assert host_memory.free() <= host_memory.LEAST_BOUND
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no such limit")

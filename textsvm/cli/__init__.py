@@ -15,6 +15,7 @@ from typer.completion import completion_init, install_callback, show_callback
 
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
+from textsvm.runtime import memory as host_memory
 from textsvm.version import __version__
 
 #: Commands with the first sentence of their help. Each is the function or group of its name in the module of
@@ -48,12 +49,12 @@ COMMANDS = {
 }
 #: Modules of the commands of applications.
 _APPLICATIONS = {name: f"textsvm.apps.{name}.commands" for name in ("export", "label", "mail", "serve")}
-#: Commands that load the numerical libraries, and bytes that these use and reserve.
+#: Commands that load all numerical libraries, and bytes that these, and NumPy alone, use and reserve.
 LOADING = {
     "demo", "label", "train", "update", "evaluate", "explain", "export", "tune", "cv", "doubts", "compare",
-    "map",
+    "map", "serve", "verify",
 }  # fmt: skip
-LIBRARIES = (150 << 20, 900 << 20)
+LIBRARIES, NUMPY = (150 << 20, 900 << 20), (64 << 20, 200 << 20)
 #: Libraries that `--version` names.
 PACKAGES = {
     "numpy": "NumPy", "scipy": "SciPy", "numba": "Numba", "scikit-learn": "scikit-learn",
@@ -78,6 +79,7 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
             app.command(name, short_help=COMMANDS[name])(lambda: None)
             continue
         if name in _APPLICATIONS:
+            _require_memory(name)  # its module imports NumPy
             module = import_module(_APPLICATIONS[name])
         else:
             module = import_module(f"{__name__}.{name}")
@@ -87,6 +89,11 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
         else:
             app.command(cls=Command)(command)
     return app
+
+
+def _require_memory(command: str) -> None:
+    """Raise InputError if there is no room for the libraries of a command."""
+    host_memory.require(*(LIBRARIES if command in LOADING else NUMPY))
 
 
 def _version(requested: bool) -> None:
@@ -137,11 +144,10 @@ def _textsvm(
         option("Show the completion script.", "--show-completion", callback=_completion, is_eager=True),
     ] = False,
 ) -> None:  # fmt: skip
-    if context.invoked_subcommand in LOADING:
-        from textsvm.runtime import memory as host_memory
-
-        host_memory.require(*LIBRARIES)
-        host_memory.return_freed_arrays()
+    if command := context.invoked_subcommand:
+        _require_memory(command)
+        if command in LOADING:
+            host_memory.return_freed_arrays()
 
 
 def main() -> None:
@@ -165,4 +171,5 @@ def _run() -> int:
         completion_init()
     # A single command takes half as long to set up as all of them; help, version and errors need none.
     runs = completing or first in COMMANDS or first == "--"
-    return console.main(app_of([first] if first in COMMANDS and not completing else COMMANDS, runs))
+    names = [first] if first in COMMANDS and not completing else COMMANDS
+    return console.main(lambda **options: app_of(names, runs)(**options))  # an import may fail

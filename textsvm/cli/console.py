@@ -308,7 +308,7 @@ def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -
         yield fitted
 
 
-def main(app: typer.Typer) -> int:
+def main(app: Callable[..., object]) -> int:
     """Run the command line; a failure becomes a sentence on stderr and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -341,10 +341,11 @@ def main(app: typer.Typer) -> int:
 
 def _environment_error(error: BaseException) -> str | None:
     """User message for an environment error; None for a bug."""
-    from textsvm.runtime.device import gpu_error
+    if "cupy" in sys.modules:
+        from textsvm.runtime.device import gpu_error
 
-    if message := gpu_error(error, "the GPU"):
-        return str(message)
+        if message := gpu_error(error, "the GPU"):
+            return str(message)
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:

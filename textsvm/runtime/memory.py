@@ -65,8 +65,8 @@ def parse_bytes(memory: int | str | None) -> int | None:
 
 
 def bounded(memory: int) -> AbstractContextManager[None]:
-    """Limit this process to `memory` bytes more than it has now, inside the block."""
-    return assigned(_bound, min(_bound.get(), _resident() + max(memory, LEAST_BOUND)))
+    """Limit this process to `memory` bytes more than it has now, inside the block, if that is possible."""
+    return assigned(_bound, min(_bound.get(), _resident() + memory if memory >= LEAST_BOUND else UNLIMITED))
 
 
 def free() -> int:

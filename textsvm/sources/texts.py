@@ -23,7 +23,7 @@ from textsvm.kernels.shared.counting import LONG, PANEL
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.device import Device
-from textsvm.runtime.memory import bounded, free, trim
+from textsvm.runtime.memory import LEAST_BOUND, bounded, free, trim
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import INDEX, KernelSource, Source, Support, check_offsets
 from textsvm.text.documents import Documents, MultiView, View
@@ -265,7 +265,7 @@ class TextSource(KernelSource):
         symbols = min(int(lengths.sum()), max(PANEL, LONG * len(lengths)))
         if MAKING * max(entries) + COUNTING * symbols > free():
             return support
-        with bounded(0):  # so that panels are small
+        with bounded(LEAST_BOUND):  # so that panels are small
             index = [features.index(own) for features, own in terms]
         return support if None in index else replace(support, index=index)
 
