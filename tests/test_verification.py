@@ -8,7 +8,7 @@ from command import run
 
 from textsvm import InputError, verify
 from textsvm.evaluation.metrics import roc_area
-from textsvm.evaluation.verification import _c_at_1, _limits
+from textsvm.evaluation.verification import _c_at_1, _limits, verify_all
 
 WORDS = [f"{a}{b}{c}" for a in "bdgklmnprst" for b in "aeiou" for c in ("n", "r", "st", "l", "")]
 
@@ -178,7 +178,7 @@ def test_command_with_labels_in_names(folders, tmp_path):
 def test_command_refuses_a_short_text(folders):
     result = run("verify", folders / "authors", folders / "short.txt")
     assert result.returncode == 1
-    assert b"short.txt: a disputed text has 10 characters, too few" in result.stderr
+    assert b"short.txt has 10 characters, too few" in result.stderr
     assert result.stderr.count(b"textsvm: ") == 1
 
 
@@ -237,3 +237,32 @@ def test_folders_are_books(tmp_path):
     )
     assert alone["authors"] == grouped["authors"] == [f"author {a}" for a in range(4)]
     assert np.mean(alone["own"]) > np.mean(grouped["own"])
+
+
+def test_several_disputed_texts_are_verified_as_if_each_were_alone():
+    """Also of several lengths, and with symbols that no other text has."""
+    writers, texts, labels = library(4, 4)
+    disputed = {
+        "own": writers[1](50, 600), "stranger": author(99)(50, 600) + " ζ", "long": writers[2](51, 2500),
+        "short": writers[3](52, 200), "again": writers[1](53, 600),
+    }  # fmt: skip
+    together = verify_all(texts, labels, disputed, rounds=40)
+    for result, text in zip(together, disputed.values(), strict=True):
+        alone = verify(texts, labels, text, rounds=40)
+        np.testing.assert_array_equal(result.scores, alone.scores)
+        np.testing.assert_array_equal(result.own, alone.own)
+        assert (result.limits, result.length) == (alone.limits, alone.length)
+
+
+def test_false_yes_is_that_of_known_texts_whose_author_is_left_out():
+    writers, texts, labels = library(5, 3)
+    result = verify(texts, labels, writers[0](50, 600))
+    alone, again = result.others.reshape(len(texts), -1), []
+    for i, text in enumerate(texts):
+        rest = [k for k in range(len(texts)) if labels[k] != labels[i]]
+        again.append(verify([texts[k] for k in rest], [labels[k] for k in rest], text).scores)
+    assert np.corrcoef(np.ravel(again), alone.ravel())[0, 1] > 0.85  # features are dealt by chance
+    assert abs(np.mean(again) - alone.mean()) < 0.05
+    assert result.false_yes == np.mean(alone.max(axis=1) >= result.limits[1])
+    assert result.true_yes == np.mean(result.own >= result.limits[1])
+    assert result.as_dict()["false_yes"] == result.false_yes

@@ -14,13 +14,16 @@ at most the median of the known texts. The known texts show the meaning of a sco
 against its own author, without the pieces of its group (its text, or its book), and against each other
 author, without its own. Two limits on the score are chosen as stylo's `imposters.optimize` does, to maximise
 c@1 (Penas and Rodrigo, ACL 2011): "no" below the first, "yes" from the second, and no answer between them.
-Both kinds of problems have the same weight.
+Both kinds of problems have the same weight. A text by nobody of the authors is compared with all of them, and
+has a "yes" for one as often as known pieces have without the texts of their own author (`false_yes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -70,6 +73,17 @@ class Verification:
         return _c_at_1(self.own, self.others, *self.limits)
 
     @property
+    def true_yes(self) -> float:
+        """Share of known pieces with a "yes" for their own author, of other groups."""
+        return float(np.mean(self.own >= self.limits[1]))
+
+    @property
+    def false_yes(self) -> float:
+        """Share of known pieces, without the texts of their author, with a "yes" for any of the others."""
+        best = self.others.reshape(-1, len(self.authors) - 1).max(axis=1)
+        return float(np.mean(best >= self.limits[1]))
+
+    @property
     def reliable(self) -> bool:
         """Whether the known texts can be told apart, so that verdicts mean something."""
         return self.auc >= LEAST_AUC
@@ -84,6 +98,7 @@ class Verification:
         """JSON values."""
         verdicts = [self.verdict(score) for score in self.scores]
         figures = {"verdicts": verdicts, "auc": self.auc, "c@1": self.c_at_1, "reliable": self.reliable}
+        figures |= {"true_yes": self.true_yes, "false_yes": self.false_yes}
         return to_json({**vars(self), **figures})
 
 
@@ -133,37 +148,56 @@ def verify(
     >>> result.authors[result.scores.argmax()], result.verdict(result.scores.max())
     ('b', 'yes')
     """
+    arguments = groups, rounds, random_state, progress
+    return verify_all(texts, labels, {"a disputed text": disputed}, *arguments)[0]
+
+
+def verify_all(
+    texts: Sequence[str], labels: Sequence[object], disputed: Mapping[str, str],
+    groups: ArrayLike | None = None, rounds: int = 200, random_state: int = 0,
+    progress: Progress | None = None,
+) -> list[Verification]:  # fmt: skip
+    """`verify` of each disputed text, by name; features of the known texts are computed once for a length."""
     classes, author = np.unique(list(map(str, labels)), return_inverse=True)
     names = classes.tolist()
-    n_texts = len(texts)
-    group = np.arange(n_texts) if groups is None else as_groups(groups, n_texts)
+    group = np.arange(len(texts)) if groups is None else as_groups(groups, len(texts))
     edges, left_out = Pieces.without_common(texts, labels) if len(texts) == len(labels) else (Pieces(), [])
-    texts, disputed = ["".join(edges.cut(text)) for text in texts], "".join(edges.cut(disputed))
-    _check(texts, names, author, group, disputed)
-    lengths = [len(text) for text in texts]
-    length = int(min(MOST, len(disputed), max(LEAST, np.median(lengths))))
-    random = np.random.default_rng(random_state)
-    source, pieces = _sample(texts, author, group, length, max(2, MOST_PIECES // len(names)), random)
-    one = np.zeros(1, np.int64)
-    asked = _sample([disputed], one, one, length, MOST_OF_ONE, random)[1]
-    author, group = author[source], group[source]
-    wins = _Rounds(pieces + asked, author, group, len(names), random)
-    own, others = np.zeros(len(pieces)), np.zeros((len(pieces), len(names)))
-    scores = np.zeros((len(asked), len(names)))
-    for i in range(rounds):
-        of_own, of_others, of_asked = wins.play()
-        own, others, scores = own + of_own, others + of_others, scores + of_asked
-        if progress is not None:
-            progress(i + 1, rounds)
-    has_other_group = ((author[:, None] == author) & (group[:, None] != group)).any(axis=1)
-    is_other = author[:, None] != np.arange(len(names))
-    own, others = own[has_other_group] / rounds, others[is_other] / rounds
-    return Verification(
-        names, scores.mean(axis=0) / rounds, _limits(own, others), length, own, others, left_out
-    )
+    texts = ["".join(edges.cut(text)) for text in texts]
+    asked = {name: "".join(edges.cut(text)) for name, text in disputed.items()}
+    _check(texts, names, author, group, asked)
+    longest = min(MOST, max(LEAST, int(np.median([len(text) for text in texts]))))
+    lengths = {name: min(longest, len(text)) for name, text in asked.items()}
+    results: dict[str, Verification] = {}
+    for length in set(lengths.values()):
+        random, most = np.random.default_rng(random_state), max(2, MOST_PIECES // len(names))
+        source, pieces = _sample(texts, author, group, length, most, random)
+        of_length = [name for name in asked if lengths[name] == length]
+        for first in range(0, len(of_length), MOST_PIECES // MOST_OF_ONE):
+            batch = of_length[first : first + MOST_PIECES // MOST_OF_ONE]
+            one = np.zeros(1, np.int64)
+            parts = [
+                _sample([asked[name]], one, one, length, MOST_OF_ONE, np.random.default_rng(random_state))[1]
+                for name in batch
+            ]
+            features = _GramParts(pieces, parts, random_state)
+            for t, name in enumerate(batch):
+                game = _Game(features.grams(t), author[source], group[source], random_state)
+                scores = np.zeros((len(parts[t]), len(names)))
+                own, others = np.zeros(len(pieces)), np.zeros((len(pieces), len(names)))
+                for i in range(rounds):
+                    of_own, of_others, of_asked = game.play()
+                    own, others, scores = own + of_own, others + of_others, scores + of_asked
+                    if progress is not None:
+                        progress(len(results) * rounds + i + 1, len(asked) * rounds)
+                own, others = own[game.has_other_group] / rounds, others[game.is_other] / rounds
+                mean, limits = scores.mean(axis=0) / rounds, _limits(own, others)
+                results[name] = Verification(names, mean, limits, length, own, others, left_out)
+    return [results[name] for name in disputed]
 
 
-def _check(texts: Sequence[str], names: Sequence[str], author: Ints, group: Ints, disputed: str) -> None:
+def _check(
+    texts: Sequence[str], names: Sequence[str], author: Ints, group: Ints, asked: Mapping[str, str]
+) -> None:
     """Raise InputError if there is nothing to compare with."""
     if len(group) != len(texts) or len(author) != len(texts):
         raise InputError(f"there are {len(texts)} texts, {len(author)} labels and {len(group)} groups")
@@ -175,17 +209,18 @@ def _check(texts: Sequence[str], names: Sequence[str], author: Ints, group: Ints
         raise InputError(
             "each author has one text or group; give two, so that one is compared with the other"
         )
-    if len(disputed) < LEAST:
-        raise InputError(
-            f"a disputed text has {len(disputed)} characters, too few to tell its author; {LEAST} are the "
-            "least, and some thousands are better"
-        )
+    for name, text in asked.items():
+        if len(text) < LEAST:
+            raise InputError(
+                f"{name} has {len(text)} characters, too few to tell its author; {LEAST} are the least, and "
+                "some thousands are better"
+            )
 
 
 def _sample(
     texts: Sequence[str], author: Ints, group: Ints, length: int, most: int, random: np.random.Generator
 ) -> tuple[Ints, list[str]]:
-    """Texts' indices and pieces, at most so many of each author, from all groups alike.
+    """Texts' indices and pieces by author, at most so many of each author, from all groups alike.
 
     A rest of less than half a length is no piece.
     """
@@ -199,39 +234,76 @@ def _sample(
     turns[by_key] = np.arange(len(source)) - np.searchsorted(key[by_key], key[by_key])
     order = order[np.argsort(turns, kind="stable")]
     by_author = [order[author[source[order]] == a][:most] for a in np.unique(author)]
-    drawn = np.sort(np.concatenate(by_author))
+    drawn = np.concatenate([np.sort(own) for own in by_author])
     starts = zip(source[drawn].tolist(), (number[drawn] * length).tolist(), strict=True)
     return source[drawn], [texts[i][first : first + length] for i, first in starts]
 
 
-class _Rounds:
-    """Rounds of the game between candidates and imposters, for known and for disputed pieces."""
+class _GramParts:
+    """Features of known and disputed pieces, dealt into parts, and Gram matrices of the parts.
 
-    def __init__(
-        self, pieces: list[str], author: Ints, group: Ints, n_authors: int, random: np.random.Generator
-    ) -> None:
-        order = np.argsort(author, kind="stable")
-        self._order, self._author, self._group = order, author[order], group[order]
-        self._starts = np.searchsorted(self._author, np.arange(n_authors))
-        self._random, self._n = random, len(author)
-        ordered = [pieces[i] for i in [*order, *range(self._n, len(pieces))]]
-        self._grams = np.zeros((PARTS, len(pieces), len(pieces)), np.float32)
+    The features of a disputed text are those of two pieces or more, of known pieces and its own.
+    """
+
+    def __init__(self, pieces: list[str], disputed: list[list[str]], random_state: int) -> None:
+        self._n, self._random_state = len(pieces), random_state
+        self._bounds = np.cumsum([len(pieces), *map(len, disputed)])
+        #: Of each kind of features: columns of the known pieces, rows of the disputed pieces, part of each
+        #: feature, numbers of known pieces with each feature, and the Gram matrix of the known pieces.
+        self._kinds: list[tuple[Any, Any, Ints, Ints, Floats]] = []
+        random, pieces = np.random.default_rng((random_state, 1)), [*pieces, *chain(*disputed)]
         for p, tokens in ((3, 8), "characters"), ((1, 3), "words"):
             kernel = Spectrum(p, "presence", normalised=False, tokens=tokens, keep_case=True)
-            documents = TextSource(kernel, TextForm()).encode(ordered, None)
+            documents = TextSource(kernel, TextForm()).encode(pieces, None)
             try:
                 matrix = learn_columns(kernel, documents, 2, True, None)[1]
             except InputError:  # no feature is in two texts: words of a script without spaces
                 continue
             assert matrix is not None
-            X = matrix.tocsc()
-            part = random.integers(PARTS, size=X.shape[1])
-            weight = 1e4 / X.nnz  # both kinds of features have the same weight
+            X = matrix[: self._n].tocsc()
+            counts = np.diff(X.indptr)
+            part = np.full(X.shape[1], -1)
+            part[counts >= 2] = random.integers(PARTS, size=int((counts >= 2).sum()))
+            of_parts = (X[:, part == k] for k in range(PARTS))
+            gram = np.stack([(own @ own.T).toarray() for own in of_parts])
+            self._kinds.append((X, matrix[self._n :], part, counts, gram))
+
+    def grams(self, t: int) -> Floats:
+        """Gram matrices of the parts, of the known pieces and those of disputed text `t`."""
+        n, (first, last) = self._n, self._bounds[t : t + 2] - self._n
+        m, random = last - first, np.random.default_rng((self._random_state, 2))
+        grams = np.zeros((PARTS, n + m, n + m), np.float32)
+        for X, rows, parts, counts, gram in self._kinds:
+            A = rows[first:last]
+            present, own = np.unique(A.indices, return_counts=True)
+            present = present[own + counts[present] >= 2]
+            X_own, A, part = X[:, present], A.tocsc()[:, present], parts[present]
+            rare = counts[present] < 2  # among known pieces
+            part[rare] = random.integers(PARTS, size=int(rare.sum()))
+            more = X_own[:, rare].tocoo()  # features that a known piece shares with the text alone
+            weight = 1e4 / max(1, counts[counts >= 2].sum() + more.nnz + A.nnz)  # equal for both kinds
+            grams[:, :n, :n] += gram * weight
+            np.add.at(grams, (part[rare][more.col], more.row, more.row), weight)
             for k in range(PARTS):
-                of_part = X[:, part == k]
-                self._grams[k] += (of_part @ of_part.T).toarray() * weight
-        if not self._grams.any():
+                of_part = A[:, part == k]
+                cross = (X_own[:, part == k] @ of_part.T).toarray() * weight
+                grams[k, :n, n:] += cross
+                grams[k, n:, :n] += cross.T
+                grams[k, n:, n:] += (of_part @ of_part.T).toarray() * weight
+        if not grams.any():
             raise InputError("no two texts have a common substring of 3 characters; nothing can be compared")
+        return grams
+
+
+class _Game:
+    """Rounds between candidates and imposters, for known pieces, by author, and for disputed pieces."""
+
+    def __init__(self, grams: Floats, author: Ints, group: Ints, random_state: int) -> None:
+        self._grams, self._author, self._group, self._n = grams, author, group, len(author)
+        self._starts = np.flatnonzero(np.diff(author, prepend=-1))
+        self._random = np.random.default_rng((random_state, 3))
+        self.has_other_group = ((author[:, None] == author) & (group[:, None] != group)).any(axis=1)
+        self.is_other = author[:, None] != author[self._starts]
 
     def play(self) -> tuple[Floats, Floats, Floats]:
         """Wins of a round: known pieces against their author and against others, and disputed pieces."""
@@ -244,13 +316,15 @@ class _Rounds:
         drawn = self._random.random(n) < 0.5
         imposters = np.maximum.reduceat(np.where(drawn, similar, -1), self._starts, axis=1)
         rows = np.arange(n)
-        against_own = best[rows, self._author] > _largest_other(imposters[:n])[rows, self._author]
+        own = best[rows, self._author] > _largest_other(imposters[:n])[rows, self._author]
         without_own = imposters[:n].copy()
         without_own[rows, self._author] = -1
-        own, others = np.zeros(n), np.zeros((n, best.shape[1]))
-        own[self._order] = against_own
-        others[self._order] = best[:n] > _largest_other(without_own)
-        return own, others, (best[n:] > _largest_other(imposters[n:])).astype(float)
+        others = best[:n] > _largest_other(without_own)
+        return (
+            own.astype(float),
+            others.astype(float),
+            (best[n:] > _largest_other(imposters[n:])).astype(float),
+        )
 
 
 def _largest_other(values: Floats) -> Floats:
