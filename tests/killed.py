@@ -38,7 +38,7 @@ COMMANDS = {
     "compare": "compare corpus.tsv --kernel spectrum:2 --report out.html",
     "cv": f"cv corpus.tsv {_SPECTRUM} --folds 2 --predictions out.jsonl",
     "doubts": f"doubts corpus.tsv {_SPECTRUM} --folds 2 -o out.jsonl --report out.html",
-    "update": "update model more.tsv --folds 2 -o out.textsvm",
+    "update": "update model more.tsv -o out.textsvm",
     "export": "export model --force -o out.bin",
     "export, JSON": "export model --force -o out.json",
     "export, page": "export model --force -o out.html",

@@ -184,7 +184,7 @@ def table(tmp_path_factory):
 @pytest.mark.slow
 def test_the_command_lists_and_shows_them(table, tmp_path):
     page = tmp_path / "d.html"
-    columns = ["--text", "text", "--label", "label", "--id", "id", "--kernel", "spectrum:3", "--folds", "3"]
+    columns = ["--text", "text", "--label", "label", "--id", "id", "--kernel", "spectrum:3"]
     done = run("doubts", table, *columns, "--report", page)
     assert done.returncode == 0, done.stderr.decode()
     rows = [json.loads(line) for line in done.stdout.decode().splitlines()]

@@ -259,7 +259,7 @@ def test_update_counts_texts_and_not_their_pieces(name, tmp_path):
         (tmp_path / f"{part}.jsonl").write_text("\n".join(map(json.dumps, of_part)))
     options = [*UPDATED[name], "--id", "id", "--text", "text", "--chunk", "500", "--kernel", "spectrum:3"]
     report("train", tmp_path / "old.jsonl", *options, "-o", tmp_path / "m")
-    told = report("update", tmp_path / "m", tmp_path / "new.jsonl", "--folds", "3", "-o", tmp_path / "u")
+    told = report("update", tmp_path / "m", tmp_path / "new.jsonl", "-o", tmp_path / "u")
     assert told["new_documents"] == 4
     assert {row["id"] for row in told["changed"]} <= {row["id"] for row in new}
     assert len(load(tmp_path / "u").support.indices) > 4
@@ -350,13 +350,47 @@ def test_many_pieces_are_thinned_for_the_estimate(novels, monkeypatch):
     assert (verdict.value, verdict.n, verdict.constant) == (1.0, 12, 0.5)
 
 
+def test_compare_judges_pieces_whose_texts_are_in_one_fold(novels):
+    n = len(read_corpus(novels, label=BY_NAME[1]).cut(Pieces(500)))
+    told = report("compare", novels, *BY_NAME, "--chunk", "500", "--cv", "3", "--kernel", "spectrum:3")
+    assert {row["n"] for row in told["classifiers"]} == {n}
+    assert all(row["accuracy"] > 0.9 for row in told["classifiers"])
+
+
+def test_a_map_without_shared_lines_is_that_of_the_texts_without_them(tmp_path):
+    drawn = {}
+    for name, licence in (("plain", False), ("archive", True)):
+        (tmp_path / name).mkdir()
+        for k in range(8):
+            text = novel(author := list(WORDS)[k % 2], k, 30, licence and k % 2 == 0)
+            (tmp_path / name / f"{author}_{k}.txt").write_text(text)
+        for option in ([], ["--strip-common"]):
+            kernel = ["--kernel", "spectrum:3", "-o", tmp_path / "m.svg", "--force"]
+            told = report("map", tmp_path / name, *BY_NAME, *option, *kernel)
+            drawn[name, *option] = np.array(told["map"]["distances"])[0, 1]
+    assert drawn["archive", "--strip-common"] == pytest.approx(drawn["plain",], rel=1e-3)
+    assert drawn["archive",] != pytest.approx(drawn["plain",], rel=1e-2)
+
+
+@pytest.mark.parametrize("n", [20, 30, 60, 66, 72, 300])
+def test_shared_lines_around_texts_of_few_paragraphs(n):
+    """A paragraph is a line: a header and a footer with few lines between are no block of the whole text."""
+    texts = [novel(author, k, n, licence=author == "Ash") for k in range(5) for author in WORDS]
+    pieces, sentences = Pieces.without_common(texts, list(WORDS) * 5)
+    assert len(sentences) == 2
+    for k in range(5):
+        assert pieces.cut(texts[2 * k])[0].strip() == novel("Ash", k, n)
+
+
 @pytest.mark.parametrize("option", [("--chunk", "300"), ("--strip-common",)])
-@pytest.mark.parametrize("command", ["train", "cv", "tune"])
+@pytest.mark.parametrize("command", ["train", "cv", "tune", "compare", "map"])
 def test_only_single_texts_are_cut_or_stripped(command, option, tmp_path):
     """An option that would reach nothing is refused: columns have no pieces and no shared lines."""
     rows = "".join(f"{'ab'[i % 2]},Sent by the list number {i},words of the text {i}\n" for i in range(12))
     (tmp_path / "t.csv").write_text("label,head,body\n" + rows)
-    output = () if command == "cv" else ("-o", tmp_path / "m")
+    if command == "map" and option[0] == "--chunk":
+        pytest.skip("a map shows whole texts")
+    output = {"cv": (), "compare": (), "map": ("-o", tmp_path / "m.svg")}.get(command, ("-o", tmp_path / "m"))
     columns = ("--text", "head", "--text", "body", "--label", "label")
     result = run(command, tmp_path / "t.csv", *columns, *option, *output)
     assert result.returncode == 1

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class CandidateOptions:
     """Candidates and test documents."""
 
+    cutting: options.CuttingOptions
     kernel: list[str] | None = option_field(
         "Candidate kernel, such as auto, gap:4 or spectrum:1-5,log,idf+words:1-2,log,idf. Repeatable "
         "(default: auto, fast and two more).",
@@ -80,6 +81,7 @@ def compare(
         settings.checked(make)
     on_columns = (kernel for kernel in kernels.values() if kernel and kernel.structure.reads_tables)
     documents = corpora.read(console, corpus, reading, kernel=next(on_columns, None))
+    documents = corpora.cut(console, documents, judging.cutting)
     examples = documents.examples
     if encoder is not None and examples is not documents.texts:
         raise InputError(f"{documents.source} holds no single texts, which --encoder reads; leave it out")
@@ -98,7 +100,7 @@ def compare(
     seconds = console.lap("compare")
     console.say_device(used := select(device))
     title = f"Classifiers of {corpora.names_of(corpus)}"
-    lead = f"{compared[0].n:,} documents {how}"
+    lead = f"{compared[0].n:,} {'documents' if documents.piece_of is None else 'pieces'} {how}"
     if judging.report is not None:
         with writing(judging.report) as stream:
             stream.write(comparison_page(title, lead, compared))

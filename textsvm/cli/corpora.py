@@ -15,7 +15,7 @@ import numpy as np
 
 from textsvm.arrays import Bools, Ints, Json
 from textsvm.cli.console import Console
-from textsvm.cli.options import FoldOptions, LearningOptions, ReadingOptions, TableOptions
+from textsvm.cli.options import CuttingOptions, FoldOptions, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, plural, printable
 from textsvm.evaluation.estimate import copies_of, groups_of
 from textsvm.kernels.base import Kernel
@@ -441,22 +441,22 @@ def hold_out(
     return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
 
 
-def cut(console: Console, corpus: Corpus, learning: LearningOptions) -> Corpus:
+def cut(console: Console, corpus: Corpus, cutting: CuttingOptions) -> Corpus:
     """The training texts as --chunk and --strip-common ask for; warns of shared lines that tell a class."""
-    pieces = Pieces(learning.chunk)
+    pieces = Pieces(cutting.chunk)
     if corpus.of_single_texts:
         labels = [label if isinstance(label, str) else "" for label in corpus.labels or [""] * len(corpus)]
-        common, blocks = Pieces.without_common(corpus.texts, labels, learning.chunk)
-        if learning.strip_common:
+        common, blocks = Pieces.without_common(corpus.texts, labels, cutting.chunk)
+        if cutting.strip_common:
             pieces, n_lines = common, sum(without_shared(common, text)[1] for text in corpus.texts)
             left_out = f"{n_lines:,} lines at the edges of {len(corpus):,} texts are left out"
             console.say(f"note: {'; '.join([*blocks, left_out])}")
-        for block in blocks if not learning.strip_common else ():
+        for block in blocks if not cutting.strip_common else ():
             console.warn(f"{block}; --strip-common leaves them out")
-    if pieces == Pieces() and (corpus.of_single_texts or not learning.strip_common):
+    if pieces == Pieces() and (corpus.of_single_texts or not cutting.strip_common):
         return corpus
     corpus, n = corpus.cut(pieces), len(corpus)
-    if learning.chunk is not None:
+    if cutting.chunk is not None:
         console.say(f"note: {n:,} texts are cut into {len(corpus):,} pieces; those of a text are a group")
     return corpus
 

@@ -30,7 +30,7 @@ def corpus(
     from textsvm.readers.statistics import describe
 
     console = Console(quiet)
-    documents = corpora.read(console, corpus, reading, options.NoLearning(regress))
+    documents = corpora.read(console, corpus, reading, options.NoLearning(regress=regress))
     corpora.say_grouping(console, documents)
     corpora.cut(console, documents, options.NoLearning())
     summary = describe(documents)

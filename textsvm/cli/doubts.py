@@ -37,7 +37,6 @@ class ListingOptions:
         max=1,
         default=0.5,
     )
-    folds: int = option_field("Number of folds.", min=2, default=10)
     force: Force = False
 
     def checked(self, corpus: list[Path]) -> Output:
@@ -88,7 +87,7 @@ def doubts(
     with console.work():
         result = find_doubts(
             tested, documents.examples, labels,
-            cv=listing.folds, groups=documents.groups, random_state=0, progress=console.stage,
+            groups=documents.groups, random_state=0, progress=console.stage,
         )  # fmt: skip
     console.lap("solve")
     ranked = result.ranked(documents.ids, listing.at_least)

@@ -76,7 +76,7 @@ def evaluate(
         reading = replace(reading, positive=training.positive, negative=training.negative)
     reading = replace(reading, headers=training.headers, groups=judging.slice)
     regress, separator = judging.regress or training.regress, training.label_separator
-    learning = options.LearningOptions(regress, multilabel=multilabel, label_separator=separator)
+    learning = options.LearningOptions(regress=regress, multilabel=multilabel, label_separator=separator)
     documents = corpora.read(
         console, corpus, reading, learning, kernel=fitted.kernel, recorded=training.columns
     )

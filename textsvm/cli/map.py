@@ -22,7 +22,6 @@ class MapOptions:
         "Output file: a page, .html, or all charts in a picture, .svg.", "--output", "-o"
     )
     force: Force = False
-    device: options.Device = "auto"
 
     def checked(self, corpus: list[Path]) -> Output:
         """Output file; raises WrongUsage."""
@@ -37,7 +36,8 @@ class MapOptions:
 
 #: Fields of groups that are no options of `map`.
 _WITHOUT = {
-    "annotators", "groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "part",
+    "annotators", "chunk", "groups", "headers", "labels", "negative", "positive", "numbers", "vectors",
+    "part",
 }  # fmt: skip
 
 
@@ -45,6 +45,7 @@ _WITHOUT = {
 def map(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
+    cutting: options.CuttingOptions,
     drawing: MapOptions,
     printing: options.PrintingOptions,
 ) -> None:
@@ -63,11 +64,10 @@ def map(
 
     output = drawing.checked(corpus)
     console = Console(printing.quiet)
-    compared = settings.checked(
-        lambda: ClassifierSettings(drawing.kernel.single("fast"), device=drawing.device)
-    )
+    compared = settings.checked(lambda: ClassifierSettings(drawing.kernel.single("fast")))
     documents = corpora.read(console, corpus, reading, options.NoLearning(), kernel=compared.kernel)
     compared = settings.settle(console, compared, drawing.kernel.named, documents)
+    documents = corpora.cut(console, documents, cutting)
     drawn = class_map.sample(documents.labels, len(documents))
     if len(drawn) < len(documents):
         console.say(f"note: {len(drawn):,} of {len(documents):,} documents are drawn")

@@ -166,7 +166,20 @@ class ReadingOptions(TableOptions):
 
 
 @dataclass(frozen=True)
-class LearningOptions:
+class CuttingOptions:
+    """Pieces of long texts."""
+
+    chunk: int | None = _reading(
+        "Cut texts into pieces of about N characters, which are trained as a group and predicted together.",
+        metavar="N", min=100,
+    )  # fmt: skip
+    strip_common: bool = _reading(
+        "Leave out lines that many texts of a class begin or end with, such as a licence.", default=False
+    )
+
+
+@dataclass(frozen=True)
+class LearningOptions(CuttingOptions):
     """Targets and weights of the training documents."""
 
     learns: ClassVar[bool] = True  #: False: rows without a text are empty texts and no error
@@ -179,13 +192,6 @@ class LearningOptions:
     )
     label_separator: str | None = _labels(
         "--multilabel: separator of the labels in a cell (default: ;).", metavar="TEXT"
-    )
-    chunk: int | None = _reading(
-        "Cut texts into pieces of about N characters, which are trained as a group and predicted together.",
-        metavar="N", min=100,
-    )  # fmt: skip
-    strip_common: bool = _reading(
-        "Leave out lines that many texts of a class begin or end with, such as a licence.", default=False
     )
     corrections: Path | None = _labels(
         "Apply decisions saved on the page of `textsvm doubts`: change labels, leave out unsure documents. "

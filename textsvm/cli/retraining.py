@@ -29,6 +29,7 @@ from textsvm.training.train import train, with_scale
 
 #: Options of the reader that may differ between old and new documents.
 _COLUMNS = ("text", "label", "header", "level")
+FOLDS = 5  #: Of the cross-validation of the new model
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,7 @@ def _object(info: Json, name: str) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def update(
-    console: Console, file: Output, fitted: TrainedModel, model: Path, files: UpdateFiles, folds: int
-) -> Json:
+def update(console: Console, file: Output, fitted: TrainedModel, model: Path, files: UpdateFiles) -> Json:
     """Train a model on its old and on new documents, save it, and report the changes."""
     new, columns = files.new, files.columns
     recorded = _recorded(fitted)
@@ -113,7 +112,7 @@ def update(
     old = _old_corpora(recorded.facts, files.old, model)
     entries = [*old, model_files.corpus_facts(fresh, new, new=True, **columns)]
     recorded = replace(recorded, facts={**recorded.facts, "corpora": entries})
-    return _train_again(console, file, fitted, fresh, old, folds, recorded)
+    return _train_again(console, file, fitted, fresh, old, recorded)
 
 
 def _old_corpora(recorded: Json, corpus: list[Path] | None, model: Path) -> list[Json]:
@@ -170,7 +169,7 @@ def _as_trained(corpus: Corpus, fitted: TrainedModel, training: RecordedOptions)
 
 
 def _train_again(
-    console: Console, target: Output, fitted: TrainedModel, fresh: Corpus, old: list[Json], folds: int,
+    console: Console, target: Output, fitted: TrainedModel, fresh: Corpus, old: list[Json],
     recorded: _Recorded,
 ) -> Json:  # fmt: skip
     """Train on old and new documents, save the model with the recorded facts, and report the changes."""
@@ -205,11 +204,11 @@ def _train_again(
             with console.warnings("`textsvm cv` with "):
                 if one_class:
                     after = judge.predict_one_class(
-                        machine, again, combined, own, n_old, folds, training.positive
+                        machine, again, combined, own, n_old, FOLDS, training.positive
                     )
                 else:
                     result = cross_validate(
-                        machine, trained.examples, truth, cv=folds, groups=trained.groups,
+                        machine, trained.examples, truth, cv=FOLDS, groups=trained.groups,
                         sample_weight=trained.weights, progress=console.stage,
                     )  # fmt: skip
                     result, texts = results.on_texts(result, trained, again.rule), trained.first_pieces

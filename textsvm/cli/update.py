@@ -34,7 +34,6 @@ class UpdateOptions:
     level: options.Level = None
     output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
     force: Force = False
-    folds: int = option_field("Folds of the cross-validation.", min=2, default=5)
     device: options.Device = "auto"
 
 
@@ -70,7 +69,7 @@ def update(
     values = ((name, vars(source)[name]) for name in ("text", "label", "header", "level"))
     columns = {name: column for name, column in values if column not in (None, [])}
     files = retraining.UpdateFiles(new, corpus, columns)
-    report = retraining.update(console, target, fitted, model, files, source.folds)
+    report = retraining.update(console, target, fitted, model, files)
     report = {"model": str(target.path), **report, "seconds": console.lap("compare")}
     console.print_json(report) if printing.json else _show(console, report)
 

@@ -28,6 +28,7 @@ ROOM = 10  #: A cut is moved by at most 1 / ROOM of the length of a piece
 _ENDS = [re.compile(end) for end in (r"\n[^\S\n]*\n", r"[.!?…][\"'’”»)\]]*\s+|[。！？]", r"\s+")]
 ZONE, SPAN = 400, 40_000  #: Lines and characters at the edges of a text that are compared
 WORDS, GAP = 4, 10  #: Words of a line that are compared; most lines between two shared lines
+SMALL_GAP = 2  #: The same if otherwise a text of few lines would be a block from its first line to its last
 FEWEST = 3  #: Texts of a class that share a line
 SAMPLE = 100  #: Texts of a class that are compared
 ELSEWHERE = 0.1  #: Largest share of the texts of another class with a line that tells the class
@@ -156,11 +157,14 @@ def _key(line: str) -> str:
 
 def _block(edge: _Edge, shared: Collection[str]) -> int:
     """Number of lines of a block of shared lines at an edge; 0 if it is the whole text."""
-    end = n_shared = 0
-    for number, (key, _, _) in enumerate(edge, 1):
-        n_shared += key in shared
-        if key in shared and 2 * n_shared >= number:
-            end = number
-        elif number - end > GAP:
-            break
-    return end if end < len(edge) or len(edge) == ZONE else 0
+    for gap in (GAP, SMALL_GAP):
+        end = n_shared = 0
+        for number, (key, _, _) in enumerate(edge, 1):
+            n_shared += key in shared
+            if key in shared and 2 * n_shared >= number:
+                end = number
+            elif number - end > gap:
+                break
+        if end < len(edge) or len(edge) == ZONE:
+            return end
+    return 0
