@@ -52,10 +52,9 @@ def verify(
     recorded = {"text": reading.text[0]} if reading.text else {}
     asked = corpora.read_unlabelled(console, disputed, options.TableOptions(), None, recorded=recorded)
     with console.progress():
-        results = verification.verify_all(
-            corpus.texts, corpora.targets(corpus), dict(zip(asked.ids, asked.texts, strict=True)),
-            corpus.groups, progress=console.progress_of("verify"),
-        )  # fmt: skip
+        by_id, progress = dict(zip(asked.ids, asked.texts, strict=True)), console.progress_of("verify")
+        labels = corpora.targets(corpus)
+        results = verification.verify_all(corpus.texts, labels, by_id, corpus.groups, progress=progress)
     for block in results[0].left_out:
         console.say(f"note: {block}; they are left out")
     seconds = console.lap("verify")

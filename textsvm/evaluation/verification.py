@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import Floats, Ints, Json
+from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import roc_area
 from textsvm.kernels.inputs import TextForm
@@ -153,10 +153,14 @@ def verify(
 
 
 def verify_all(
-    texts: Sequence[str], labels: Sequence[object], disputed: Mapping[str, str],
-    groups: ArrayLike | None = None, rounds: int = 200, random_state: int = 0,
+    texts: Sequence[str],
+    labels: Sequence[object],
+    disputed: Mapping[str, str],
+    groups: ArrayLike | None = None,
+    rounds: int = 200,
+    random_state: int = 0,
     progress: Progress | None = None,
-) -> list[Verification]:  # fmt: skip
+) -> list[Verification]:
     """`verify` of each disputed text, by name; features of the known texts are computed once for a length."""
     classes, author = np.unique(list(map(str, labels)), return_inverse=True)
     names = classes.tolist()
@@ -305,7 +309,7 @@ class _Game:
         self.has_other_group = ((author[:, None] == author) & (group[:, None] != group)).any(axis=1)
         self.is_other = author[:, None] != author[self._starts]
 
-    def play(self) -> tuple[Floats, Floats, Floats]:
+    def play(self) -> tuple[Bools, Bools, Bools]:
         """Wins of a round: known pieces against their author and against others, and disputed pieces."""
         half = self._random.permutation(PARTS)[: PARTS // 2]
         gram, n = self._grams[half].sum(axis=0), self._n
@@ -320,11 +324,7 @@ class _Game:
         without_own = imposters[:n].copy()
         without_own[rows, self._author] = -1
         others = best[:n] > _largest_other(without_own)
-        return (
-            own.astype(float),
-            others.astype(float),
-            (best[n:] > _largest_other(imposters[n:])).astype(float),
-        )
+        return own, others, best[n:] > _largest_other(imposters[n:])
 
 
 def _largest_other(values: Floats) -> Floats:
