@@ -197,7 +197,7 @@ def test_a_table_without_a_header_gets_none(place, tmp_path):
     columns = ["--text", "1", "--label", "2", "--kernel", "spectrum:2"]
     report("train", "t.csv", *columns, "-o", "p", cwd=tmp_path)
     rows, said = table(
-        place, tmp_path, b"lunch,a\nwin cash,b\n", "--text", "1", "--no-header", model=tmp_path / "p"
+        place, tmp_path, b"lunch,a\nwin cash,b\n", "--text", "1", "--table", "header=no", model=tmp_path / "p"
     )
     assert [row[:3] for row in rows] == [["lunch", "a", "ham"], ["win cash", "b", "spam"]]
     assert "has no header; label and confidence are its last columns" in said
@@ -334,7 +334,7 @@ def test_documents_and_json(place, tmp_path):
         # of the same form: as they are, also if the first does not end with its last line; else as cells
         (["nr;body\n1;'win cash'", "nr;body\n2; lunch\n", 'nr,body\n3,"lunch; noon"\n'], [],
          ["nr;body", "1;'win cash'", "2; lunch", '3;"lunch; noon"']),
-        (["lunch;a\nwin;b\n", '"lunch; noon",a\nwin,b\n'], ["--text", "1", "--no-header"],
+        (["lunch;a\nwin;b\n", '"lunch; noon",a\nwin,b\n'], ["--text", "1", "--table", "header=no"],
          ["lunch;a", "win;b", '"lunch; noon";a', "win;b"]),
     ],
     ids=["headers", "no headers"],

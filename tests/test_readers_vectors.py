@@ -15,10 +15,9 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from textsvm.errors import InputError
 from textsvm.readers.files import File
-from textsvm.readers.libsvm import parse_libsvm
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.stream import stream_corpus
-from textsvm.readers.vectors import read_labels, read_vectors
+from textsvm.readers.vectors import parse_libsvm, read_labels, read_vectors
 from textsvm.text.stored import StoredTexts
 
 
@@ -63,22 +62,26 @@ def test_comments_blank_lines_several_labels_and_queries(tmp_path):
     ("text", "where", "what"),
     [
         ("1 1:2\n1 0:1", "line 2, column 3", "the index is 0, and indices count from 1"),
-        ("1 -4:1", "line 1, column 3", "the index is -4"),
-        ("1 3:1 2:1", "line 1, column 7", "the index 2 comes after 3"),
-        ("1 3:1 3:1", "line 1, column 7", "the index 3 occurs twice"),
-        ("1 3:one", "line 1, column 5", "the value 'one' of index '3' is not a finite number"),
-        ("1 1:1 3:nan", "line 1, column 9", "'nan' of index '3' is not a finite number"),
-        ("1 1:-inf", "line 1, column 5", "'-inf'"),
-        ("1 1:1e999", "line 1, column 5", "'1e999'"),
-        ("1 x:1", "line 1, column 3", "the index 'x' is not a whole number"),
-        ("1 1_0:1", "line 1, column 3", "the index '1_0' is not a whole number"),
-        ("1 2147483648:1", "line 1, column 3", "the largest is 2,147,483,647"),
-        ("1 99999999999999999999:1", "line 1, column 3", "the largest is 2,147,483,647"),
-        ("spam 1:1", "line 1, column 1", "the label 'spam' is not a finite number"),
-        ("nan 1:1", "line 1, column 1", "the label 'nan'"),
-        ("1 1:1\n1:1 2:1", "line 2, column 1", "the label is missing before '1:1'"),
+        ("1 -4:1", "line 1, column 3", "'-4:1' is not `index:value`"),
+        (
+            "1 3:1 2:1",
+            "line 1, column 7",
+            "'2:1' is not `index:value` with a finite number, an index above 3",
+        ),
+        ("1 3:1 3:1", "line 1, column 7", "an index above 3"),
+        ("1 3:one", "line 1, column 3", "'3:one' is not `index:value` with a finite number"),
+        ("1 1:1 3:nan", "line 1, column 7", "'3:nan'"),
+        ("1 1:-inf", "line 1, column 3", "'1:-inf'"),
+        ("1 1:1e999", "line 1, column 3", "'1:1e999'"),
+        ("1 x:1", "line 1, column 3", "'x:1'"),
+        ("1 1_0:1", "line 1, column 3", "'1_0:1'"),
+        ("1 2147483648:1", "line 1, column 3", "at most 2,147,483,647"),
+        ("1 99999999999999999999:1", "line 1, column 3", "at most 2,147,483,647"),
+        ("spam 1:1", "line 1, column 1", "'spam' is no finite number, the label"),
+        ("nan 1:1", "line 1, column 1", "'nan' is no finite number, the label"),
+        ("1 1:1\n1:1 2:1", "line 2, column 1", "'1:1' is no finite number, the label"),
         ("1 1:1 5", "line 1, column 7", "'5' is not `index:value`"),
-        ("1 1:1:1", "line 1, column 5", "'1:1' of index '1'"),
+        ("1 1:1:1", "line 1, column 3", "'1:1:1'"),
     ],
 )
 def test_a_bad_line_is_named_with_its_column(text, where, what, tmp_path):

@@ -183,8 +183,8 @@ def of_one_class(corpus: Corpus, label: str) -> Corpus:
 
 def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
     """Arguments of the readers: the columns of the options, else the kernel's; other options of tables."""
-    names = ("id", "skip_invalid", "header", "sheet", "encoding")
-    others = {name: vars(table)[name] for name in names}
+    others = {name: vars(table)[name] for name in ("id", "skip_invalid", "sheet", "encoding")}
+    others |= table.form
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
         return _columns_of(kernel, table.vectors is not None) | others
@@ -304,6 +304,8 @@ def check_classes(corpus: Corpus, column: str | None) -> None:
 
 def say_problems(console: Console, corpus: Corpus) -> None:
     """Report problems of reading, and count empty documents and exact copies."""
+    for sentence in corpus.warnings:
+        console.warn(sentence)
     for identifier, problem in corpus.problems[:5]:
         console.say(f"note: {_place(corpus, identifier)}: {problem}")
     if (more := len(corpus.problems) - 5) > 0:

@@ -23,7 +23,7 @@ from textsvm.model.file import load, save
 from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
+from textsvm.readers.corpus import DECIMAL, FIRST_INDEX, VECTORS, Corpus
 from textsvm.readers.statistics import label_counts
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress
@@ -59,6 +59,7 @@ class RecordedOptions:
         detected = value if isinstance(value := reading.get("detected"), dict) else {}
         named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
         named[FIRST_INDEX] = detected.get(FIRST_INDEX, "1") if reading else None
+        named[DECIMAL] = detected.get(DECIMAL)
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
         return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 
@@ -111,7 +112,8 @@ def save_model(
         "corpus": corpus.source, "support_ids": ids,
         "format": corpus.format, "part": reading.part,
         "reading": reading.as_dict() | ({"detected": corpus.detected} if corpus.detected else {}),
-        "regress": learning.regress, "label_separator": learning.separator,
+        "regress": learning.regress,
+        "label_separator": corpus.reading.get("label_separator", learning.separator),
         **({"groups": reading.groups} if reading.groups else {}),
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip

@@ -53,7 +53,7 @@ RARE_OPTIONS = {
     "negative", "part", "numbers", "vectors", "labels", "headers", "level", "weights",
     "label_separator", "normalise", "max_length", "epsilon", "multiclass",
     "tol", "memory", "store", "workers", "one_class", "nu", "solver", "seed", "without_texts", "repeats",
-    "group_duplicates", "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid",
+    "group_duplicates", "corrections", "scoring", "sheet", "annotators", "table", "encoding", "skip_invalid",
     "chunk", "strip_common",
 }  # fmt: skip
 CorpusPath = Annotated[
@@ -87,10 +87,16 @@ SkipInvalid = Annotated[
         "Tables, lines: leave out rows without a text or with a wrong number of fields.", "--skip-invalid"
     ),
 ]
-Header = Annotated[
-    bool | None, _of_reading("Tables: the first row is a header, or data.", "--header/--no-header")
+Table = Annotated[
+    list[str] | None,
+    _of_reading(
+        "Form of a table: header=3 (its row; yes, no), separator=tab, quote=none, decimal=comma. Repeat it.",
+        metavar="KEY=VALUE",
+    ),
 ]
-Sheet = Annotated[str | None, _of_reading("Spreadsheets: sheet, by name or by number from 1.")]
+Sheet = Annotated[
+    str | None, _of_reading("Spreadsheets: sheet, by name or by number from 1; all have the same columns.")
+]
 Encoding = Annotated[str | None, _of_reading("Charset of texts and tables, such as cp1251.")]
 Level = Annotated[
     int | None, _of_reading("Folders in folders: level of the classes, 1 is the outermost.", min=1)
@@ -104,6 +110,23 @@ Regress = Annotated[
 Device = Annotated[str, option("auto, cpu, cuda or cuda:N; several GPUs: cuda:0,1 or cuda:all.")]
 Json = Annotated[bool, option("Print one JSON object to stdout.", "--json")]
 Quiet = Annotated[bool, option("Print only results, warnings and errors.", "--quiet", "-q")]
+
+
+def form_of_table(pairs: list[str] | None) -> dict[str, Any]:
+    """Arguments of the readers for pairs of --table; WrongUsage for others."""
+    form: dict[str, Any] = {}
+    for pair in pairs or ():
+        key, _, value = pair.partition("=")
+        if key == "header" and (value in ("yes", "no") or (value.isdecimal() and int(value))):
+            form[key] = int(value) if value.isdecimal() else value == "yes"
+        elif key in ("separator", "quote", "decimal") and value:
+            form[key] = value
+        else:
+            raise WrongUsage(
+                f"--table {pair} is not header=ROW (or yes, no), separator=SYMBOL (or tab, semicolon), "
+                "quote=SYMBOL (or none) or decimal=comma (or point)"
+            )
+    return form
 
 
 @dataclass(frozen=True)
@@ -128,9 +151,14 @@ class TableOptions:
     )
     id: Id = None
     skip_invalid: SkipInvalid = False
-    header: Header = None
+    table: Table = None
     sheet: Sheet = None
     encoding: Encoding = None
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """Arguments of the readers for --table."""
+        return form_of_table(self.table)
 
 
 @dataclass(frozen=True)
@@ -160,7 +188,7 @@ class ReadingOptions(TableOptions):
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
-        names = ("numbers", "label", "id", "header", "headers", "level", "sheet", "encoding", "annotators")
+        names = ("numbers", "label", "id", "table", "headers", "level", "sheet", "encoding", "annotators")
         text = self.text[0] if self.text and len(self.text) == 1 else self.text
         return {"text": text, **{name: getattr(self, name) for name in names}}
 
@@ -187,11 +215,11 @@ class LearningOptions(CuttingOptions):
     regress: Regress = None
     weights: str | None = _labels("Tables: column of document weights.", metavar="COLUMN")
     multilabel: bool = _labels(
-        "Allow several labels per document: Reuters topics, JSON lists, or cells separated by ;.",
+        "Allow several labels per document: Reuters topics, lists, or cells with ; or another separator.",
         default=False,
     )
     label_separator: str | None = _labels(
-        "--multilabel: separator of the labels in a cell (default: ;).", metavar="TEXT"
+        "--multilabel: separator of the labels in a cell (default: detected).", metavar="TEXT"
     )
     corrections: Path | None = _labels(
         "Apply decisions saved on the page of `textsvm doubts`: change labels, leave out unsure documents. "
@@ -201,8 +229,8 @@ class LearningOptions(CuttingOptions):
 
     @property
     def separator(self) -> str | None:
-        """Separator of the labels in a cell; None if each document has a single label."""
-        return (self.label_separator or ";") if self.multilabel else None
+        """Separator of the labels in a cell, "" to detect it; None if each document has a single label."""
+        return (self.label_separator or "") if self.multilabel else None
 
     def check(self, reading: ReadingOptions) -> None:
         """Raise WrongUsage for options that contradict each other."""

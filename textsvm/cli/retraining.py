@@ -28,7 +28,7 @@ from textsvm.training.online import OnlineLearner
 from textsvm.training.train import train, with_scale
 
 #: Options of the reader that may differ between old and new documents.
-_COLUMNS = ("text", "label", "header", "level")
+_COLUMNS = ("text", "label", "table", "level")
 FOLDS = 5  #: Of the cross-validation of the new model
 
 
@@ -72,7 +72,7 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
         reading = ReadingOptions(
             format=facts.get("format"), text=[text] if isinstance(text, str) else text,
             numbers=named.get("numbers"), label=named.get("label"), id=named.get("id"),
-            header=header if isinstance(header := named.get("header"), bool) else None,
+            table=table if isinstance(table := named.get("table"), list) else None,
             level=level if isinstance(level := named.get("level"), int) else None,
             headers=named.get("headers") is True, skip_invalid=facts.get("skip_invalid") is True,
             sheet=named.get("sheet"), encoding=named.get("encoding"),

@@ -30,7 +30,7 @@ class UpdateOptions:
     )
     text: options.Text = None
     label: str | None = option_field("Tables: label column of the new documents.")
-    header: options.Header = None
+    table: options.Table = None
     level: options.Level = None
     output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
     force: Force = False
@@ -66,7 +66,7 @@ def update(
     fitted = model_files.load_model(console, model, source.device, online=True)
     if corpus and fitted.estimator_name == model_files.ONLINE:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
-    values = ((name, vars(source)[name]) for name in ("text", "label", "header", "level"))
+    values = ((name, vars(source)[name]) for name in ("text", "label", "table", "level"))
     columns = {name: column for name, column in values if column not in (None, [])}
     files = retraining.UpdateFiles(new, corpus, columns)
     report = retraining.update(console, target, fitted, model, files)

@@ -24,8 +24,8 @@ Disputed = Annotated[
 SHOWN = 10
 #: Fields of groups that are no options of `verify`.
 _WITHOUT = {
-    "annotators", "encoding", "format", "header", "headers", "id", "labels", "negative", "numbers", "part",
-    "positive", "sheet", "skip_invalid", "vectors",
+    "annotators", "encoding", "format", "headers", "id", "labels", "negative", "numbers", "part",
+    "positive", "sheet", "skip_invalid", "table", "vectors",
 }  # fmt: skip
 
 

@@ -29,10 +29,8 @@ _LIST = re.compile(
     rf"""(?:(?:c|list|array|set|frozenset|tuple)\([\[({{]?|[\[({{]|\{{"choices":\s*\[)\s*+"""
     rf"""(?:{_ITEM}(?:(?:\s*+,\s*+|\s++){_ITEM})*,?)?\s*+[\])}}]{{0,2}}(?:,\s*dtype=\w+)?[\])}}]|character\(0\)"""
 )
-#: List of labels that need no quotes.
-_BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")
-#: Fields that describe a text: its id, and its part of the corpus.
-_ABOUT = ("id", "part")
+_BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")  #: List of labels that need no quotes
+_ABOUT = ("id", "part")  #: Fields that describe a text: its id, and its part of the corpus
 #: Verdicts of an annotator in Prodigy's words.
 ACCEPTED, REJECTED, OMITTED = "accept", "reject", "ignore"
 #: Values of `ReadOptions.annotators` other than the name of an annotator.
@@ -229,7 +227,17 @@ def _label_studio(row: Json, data: Json, options: ReadOptions) -> AnnotatedRow:
 
 def _texts(value: object) -> tuple[str, ...]:
     """Labels of a value: a list of names, a name, or none."""
-    return tuple(str(x) for x in (value if isinstance(value, list) else [value]) if x not in (None, ""))
+    value = choices_in(value)
+    value = labels_in(value, False) or value if isinstance(value, str) else value
+    labels = [x for x in (value if isinstance(value, list | tuple) else [value]) if x not in (None, "")]
+    if odd := next((x for x in labels if isinstance(x, dict | list)), None):
+        raise InputError(f"a label is a list or an object, such as {str(odd)[:60]}; labels are texts")
+    return tuple(map(str, labels))
+
+
+def choices_in(value: object) -> Any:
+    """The list in an object of Label Studio's choices; other values unchanged."""
+    return value["choices"] if isinstance(value, dict) and isinstance(value.get("choices"), list) else value
 
 
 def _annotator(row: Json) -> str:

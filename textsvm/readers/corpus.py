@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from math import isfinite
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import numpy as np
@@ -26,12 +26,12 @@ from textsvm.runtime.parameters import with_short_repr
 from textsvm.text.pieces import Pieces
 from textsvm.text.stored import StoredTexts
 
+#: Spaces and apostrophes between groups of digits.
+_SPACES = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3})|^\s+|\s+$")
 Label = str | tuple[str, ...]
 LabelledCells = tuple[Label | None, list[str]]  #: Of a row: its label, and cells that are not read
-#: Id, or file and line, of damaged or omitted documents, and the problem.
-Problems = list[tuple[str, str]]
-#: Cells of a row of a table, by the names of the columns.
-Row = Mapping[str, Any]
+Problems = list[tuple[str, str]]  #: Id, or file and line, of damaged or omitted documents, and the problem
+Row = Mapping[str, Any]  #: Cells of a row of a table, by the names of the columns
 #: Usual names of the columns of tables, by their role.
 USUAL = {
     "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
@@ -40,14 +40,18 @@ USUAL = {
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }  # fmt: skip
-#: Beginning of a `label` that is a regular expression for the names of files.
-OF_NAME = "name:"
-#: Name of the column of vectors beside texts.
-VECTORS = "vectors"
+OF_NAME = "name:"  #: Beginning of a `label` that is a regular expression for the names of files
+VECTORS = "vectors"  #: Name of the column of vectors beside texts
 #: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
 FIRST_INDEX = "first_index"
+DECIMAL = "decimal"  #: Role of the decimal mark of a table
+NEEDS_QUOTES = "a text with the delimiter in it needs quotes"  #: Reason of rows with a wrong number of fields
 #: Attributes of a corpus with a value for each document.
 _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "piece_of", "vectors")
+
+
+class NumberCell(str):
+    """Text of a cell that is stored as a number, whose decimal mark is a point."""
 
 
 class Document(NamedTuple):
@@ -70,28 +74,6 @@ class Document(NamedTuple):
     row: Row | None = None
 
 
-class ReadKeywords(TypedDict, total=False):
-    """The options of reading that `read_corpus` describes."""
-
-    text: str | Sequence[str] | None
-    label: str | None
-    id: str | None
-    target: str | None
-    weight: str | None
-    group: str | None
-    numbers: str | Sequence[str] | None
-    label_separator: str | None
-    split: str
-    level: int | None
-    header: bool | None
-    sheet: str | None
-    encoding: str | None
-    annotators: str
-    headers: bool
-    skip_invalid: bool
-    recorded: Mapping[str, str]
-
-
 @dataclass(frozen=True)
 class ReadOptions:
     """Options of reading, which `read_corpus` describes; columns are names, or numbers from 1."""
@@ -104,11 +86,14 @@ class ReadOptions:
     weight: str | None = None
     group: str | None = None
     numbers: str | Sequence[str] | None = None
-    label_separator: str | None = None
+    label_separator: str | None = None  #: Of several labels in a cell, "": detect it
     split: str = "modapte"
     level: int | None = None  #: Of the folders that are classes, from 1; None: detect it
-    header: bool | None = None  #: Whether the first row of a table is a header; None: detect it
-    sheet: str | None = None  #: Of a spreadsheet, by name or number from 1
+    header: bool | int | None = None  #: Whether a table has a header, or its row; None: detect it
+    separator: str | None = None  #: Of the cells of a table; None: detect it
+    quote: str | None = None  #: Of cells with separators, "none" for ordinary characters; None: detect it
+    decimal: str | None = None  #: Decimal mark of numbers, "," or "."; None: detect it
+    sheet: str | None = None  #: Of a spreadsheet, by name or number from 1; "all"
     encoding: str | None = None  #: Charset of texts and tables; None: detect it
     annotators: str = "majority"  #: Answers of annotators: "all", "majority", or the name of an annotator
     headers: bool = False
@@ -121,6 +106,8 @@ class ReadOptions:
     recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     #: Gets the decisions of the readers, in the order of files: the keys of `Corpus.reading`.
     decisions: dict[str, list[Any]] = field(default_factory=dict)
+    #: Gets sentences on data that contradict the decisions: `Corpus.warnings`.
+    warnings: list[str] = field(default_factory=list)
 
     def decide(self, **decisions: object) -> None:
         """Record decisions about a file, columns as tuples. None and () are ignored."""
@@ -128,6 +115,10 @@ class ReadOptions:
             value = self.encoding or value if name == "encoding" else value
             if value not in (*self.decisions.get(name, ()), None, ()):
                 self.decisions.setdefault(name, []).append(value)
+
+    def warn(self, *sentences: str) -> None:
+        """Record sentences on data that contradict the decisions."""
+        self.warnings.extend(x for x in sentences if x not in self.warnings)
 
     def reading(self, source: str, format: str, documents: int | None) -> Json:
         """The decisions so far, as in `Corpus.reading`."""
@@ -148,8 +139,7 @@ class ReadOptions:
             columns = facts.get(role)
             if headed and role not in self.named and isinstance(columns, tuple) and len(columns) == 1:
                 detected[role] = columns[0]
-        if isinstance(index := facts.get(FIRST_INDEX), str):
-            detected[FIRST_INDEX] = index
+        detected |= {x: value for x in (FIRST_INDEX, DECIMAL) if isinstance(value := facts.get(x), str)}
         return replace(corpus, reading=facts, detected=detected)
 
     @property
@@ -199,7 +189,7 @@ class ReadOptions:
     @property
     def columns(self) -> dict[str, str | Sequence[str]]:
         """The named columns, and the recorded columns where none is named, by their role."""
-        without = {FIRST_INDEX}
+        without = {FIRST_INDEX, DECIMAL}
         if self.text is not None or self.numbers is not None:
             without |= {"text", "numbers"}
         recorded = {
@@ -220,14 +210,11 @@ class ReadOptions:
         return not isinstance(columns.get("text", ""), str) or "numbers" in columns
 
     @property
-    def has_header(self) -> bool | None:
-        """Whether the first row is a header; None if no option says so, and no column is given by a name."""
-        if self.header is not None:
-            return self.header
+    def header_names(self) -> set[str]:
+        """Names of columns that a header must have."""
         optional = {"id"} if self.labelled else {"id", "label"}
         optional -= self.named.keys()
-        columns = {role: name for role, name in self.columns.items() if role not in optional}
-        return True if self.names_in(columns) else None
+        return self.names_in({role: name for role, name in self.columns.items() if role not in optional})
 
     def names_in(self, columns: Mapping[str, str | Sequence[str]]) -> set[str]:
         """The names, not numbers, of columns."""
@@ -278,6 +265,8 @@ class Corpus:
         Format of the input.
     problems : list of (str, str)
         Id, or file and line, of damaged or omitted documents, and the problem.
+    warnings : list of str
+        Sentences on data that contradict a guess of the reader.
     invalid : list of (int, Document)
         Rows without a text among documents to classify, and the number of documents before each.
     rows : list of mappings, or None
@@ -310,6 +299,7 @@ class Corpus:
     source: str = ""
     format: str = ""
     problems: Problems = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     invalid: list[tuple[int, Document]] = field(default_factory=list)
     targets: list[float] | None = None
     weights: list[float] | None = None
@@ -595,9 +585,8 @@ def build_corpus(
         texts = next((column for column in columns.values() if isinstance(column, Sequence)), [])
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
     noun, values = _values_to_learn(rows, labelled)
-    problems += [
-        (row.id, f"left out: it has no {noun}") for row, x in zip(rows, values, strict=True) if x is None
-    ]
+    missing = [row.id for row, value in zip(rows, values, strict=True) if value is None]
+    warnings = note_left_out(problems, source, len(rows), missing, f"it has no {noun}")
     indices = [i for i, value in enumerate(values) if value is not None]
     if len(indices) < len(rows):
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
@@ -610,12 +599,23 @@ def build_corpus(
         source=source,
         format=format,
         problems=problems,
+        warnings=warnings,
         targets=[row.target for row in rows if row.target is not None] or None,
         weights=[row.weight for row in rows if row.weight is not None] or None,
         groups=[row.group for row in rows if row.group is not None] or None,
         columns=columns,
         rows=[row.row for row in rows] if any(row.row for row in rows) else None,
     )
+
+
+def note_left_out(problems: Problems, source: str, total: int, rows: Sequence[str], reason: str) -> list[str]:
+    """Note that rows of `total` are left out; the sentence is a warning if they are more than a tenth."""
+    which = first_few([row.removeprefix(f"{source}, ") for row in rows])
+    sentence = f"left out: {len(rows):,} of {total:,} rows: {reason} ({which})"
+    if 10 * len(rows) > total > len(rows) > 1:
+        return [f"{source}: {sentence}"]
+    problems += [(source, sentence)] if len(rows) > 1 else [(rows[0], f"left out: {reason}")] if rows else []
+    return []
 
 
 def _values_to_learn(rows: Sequence[Document], labelled: bool) -> tuple[str, Sequence[object]]:
@@ -657,11 +657,11 @@ def _spelling(labels: set[str], source: str, problems: Problems) -> dict[str, st
     return {label: forms[own] if forms[own] in several else own for label, own in bare.items()}
 
 
-def split_labels(document: Document, separator: str) -> Document:
-    """The document with a tuple of labels, empty for an empty cell."""
-    label = document.label or ""
-    pieces = label.split(separator) if isinstance(label, str) else label
-    return document._replace(label=tuple(dict.fromkeys(piece.strip() for piece in pieces if piece.strip())))
+def split_label(label: Label | None, separator: str) -> tuple[str, ...]:
+    """The labels in a cell, none in an empty cell; they are all of it for the separator ""."""
+    label = label or ""
+    pieces = (label.split(separator) if separator else [label]) if isinstance(label, str) else label
+    return tuple(dict.fromkeys(piece.strip() for piece in pieces if piece.strip()))
 
 
 def is_number(text: str) -> bool:
@@ -672,18 +672,30 @@ def is_number(text: str) -> bool:
         return False
 
 
-def parse_number(value: Any, name: str, needed: bool) -> float | None:
-    """A finite number; None for an empty cell unless a number is `needed`."""
+def parse_number(value: Any, name: str, needed: bool, decimal: str = ".") -> float | None:
+    """A finite number with a decimal mark; None for an empty cell unless a number is `needed`."""
     if not needed and (value is None or (isinstance(value, str) and not value.strip())):
         return None
+    plain = value
+    if isinstance(value, str) and not isinstance(value, NumberCell):
+        plain = _with_point(value, decimal)
     try:
-        number = float("nan" if isinstance(value, bool) or value is None else value)
+        number = float("nan" if isinstance(value, bool) or value is None else plain)
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not isfinite(number):
-        comma = "; write a decimal point, not a comma" if isinstance(value, str) and "," in value else ""
-        raise InputError(f"{name} is {value!r}, which is not a finite number{comma}")
+        marked = re.search("[.,]", str(value)) is not None
+        mark = f"; its decimal mark is read as {decimal} (--table decimal=comma)" * marked
+        raise InputError(f"{name} is {value!r}, which is not a finite number{mark}")
     return number
+
+
+def _with_point(text: str, decimal: str) -> str:
+    """A number with a decimal point and without groups of digits; "nan" for other texts."""
+    text, group = _SPACES.sub("", text), "," if decimal == "." else "."
+    if re.fullmatch(rf"[-+]?\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?", text):
+        text = text.replace(group, "")
+    return "nan" if group in text else text.replace(decimal, ".")
 
 
 def parse_weight(weight: float | None, place: str) -> float | None:
@@ -694,14 +706,15 @@ def parse_weight(weight: float | None, place: str) -> float | None:
 
 
 class InvalidRows:
-    """Rows of a file that are no documents: refused at its end, or left out with a note for each."""
+    """Rows of a file that are no documents: refused at its end, or left out with a note."""
 
     def __init__(self, file: str, unit: str, options: ReadOptions, problems: Problems) -> None:
-        self._file, self._unit, self._options, self._problems = file, unit, options, problems
+        self._file, self._units, self._options, self._problems = file, f"{unit}s", options, problems
         self._ragged, self._without_text, self._reason = list[int](), list[int](), ""
+        self._left_out: dict[str, list[str]] = {}
 
     def add(self, line: int, problem: str, *, ragged: bool = False, blank: bool = False) -> None:
-        """Add a row; `ragged` has a wrong number of fields, and all cells of `blank` are empty."""
+        """Add a row; `ragged` has a wrong number of fields, and `blank` neither a text nor a label."""
         refused = not self._options.skip_invalid
         if refused and ragged:
             self._ragged.append(line)
@@ -709,21 +722,26 @@ class InvalidRows:
             self._without_text.append(line)
             self._reason = problem
         else:
-            self._problems.append((f"{self._file}, {self._unit} {line}", f"left out: {problem}"))
+            place = f"{self._file}, {self._units[:-1]} {line}"
+            self._left_out.setdefault(problem, []).append(place)
 
     def check(self, total: int) -> None:
-        """Raise InputError for the refused rows of a file of `total` rows."""
+        """Raise InputError for the refused rows of a file of `total` rows; note the others."""
+        remedy = "; correct them, or leave them out with --skip-invalid"
         if self._ragged:
-            reason = "a text with the delimiter in it needs quotes"
+            misread = ", or name its form with --table, as in --table separator=tab or quote=none"
+            reason = NEEDS_QUOTES + (misread if 10 * len(self._ragged) > total else remedy)
             raise self._refusal(self._ragged, total, "too few or too many fields", reason)
         if self._without_text:
-            raise self._refusal(self._without_text, total, "no text", self._reason)
+            raise self._refusal(self._without_text, total, "no text", self._reason + remedy)
+        for reason, lines in self._left_out.items():
+            self._options.warn(*note_left_out(self._problems, self._file, total, lines, reason))
 
     def _refusal(self, lines: list[int], total: int, lack: str, reason: str) -> InputError:
-        have, units = ("has", self._unit) if len(lines) == 1 else ("have", f"{self._unit}s")
+        have, units = ("has", self._units[:-1]) if len(lines) == 1 else ("have", self._units)
         return InputError(
             f"{len(lines):,} of the {total:,} rows of {self._file} {have} {lack} ({units} "
-            f"{first_few(lines)}): {reason}; correct them, or leave them out with --skip-invalid"
+            f"{first_few(lines)}): {reason}"
         )
 
 

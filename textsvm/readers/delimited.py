@@ -1,8 +1,8 @@
-"""Rows of CSV and TSV: the format and layout of a file, detected from its beginning, and its cells.
+"""Rows of CSV, TSV and spreadsheets: format and layout of a file, detected from its beginning, and its cells.
 
-TSV is split on TAB only, and quotes are ordinary characters: an unclosed quote in a text would otherwise
-swallow all rows up to the next quote. CSV follows RFC 4180; its delimiter is the symbol of `,`, `;`, TAB and
-`|` that splits the first rows into the most fields.
+In TSV quotes are ordinary characters, unless the first rows show that they enclose cells: an unclosed quote
+in a text would otherwise swallow all rows up to the next quote. CSV follows RFC 4180; its delimiter is the
+symbol of `,`, `;`, TAB and `|` that splits most of the first rows into as many fields, and into the most.
 """
 
 from __future__ import annotations
@@ -10,18 +10,24 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import date, time
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from zipfile import ZipFile
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, first_few
 from textsvm.readers.charsets import decode
-from textsvm.readers.corpus import USUAL, ReadOptions
+from textsvm.readers.corpus import USUAL, NumberCell, ReadOptions
 from textsvm.readers.files import HEAD, MAX_LINE, File, Problems, iterate_lines
 
 DELIMITERS = ",;\t|"
+#: Names of separators, quotes and decimal marks in options.
+NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "point": ".", "none": ""}
 #: First line of Excel that names the separator.
 SEPARATOR_LINE = re.compile(r'\s*"?sep=(.)"?\1*[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
 #: Comments and empty lines above a header.
@@ -30,6 +36,9 @@ _COMMENTS = re.compile(r'(?:#.*\n|"#[^"\n]*"[,;\t|]*\r?\n|[^\S\n]*\n)+')
 _QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
 #: Characters that Spark, MySQL and PostgreSQL write after a backslash.
 _ESCAPED = re.compile(r'\\(["\\\r\n])')
+_FEW_ROWS = 3  #: Rows whose cells in quotes may be chance
+#: Cells of Excel's XML with errors, formulas without a value, and hidden rows.
+_ODD_CELL = re.compile(rb'<c [^>]*t="e"|</f>(<v ?/>|<v></v>)?</c>|<row [^>]*hidden="(1|true)"')
 USUAL_NAMES = frozenset(name for names in USUAL.values() for name in names)
 
 
@@ -71,49 +80,63 @@ class CsvLayout(NamedTuple):
 
     delimiter: str
     skipped: int  #: Lines above the header
-    quoted: bool  #: Whether the cells of the first line are in quotes
     escaped: bool  #: Whether quotes in a cell are written \\"
+    quote: str = '"'  #: Symbol that encloses cells; "" for none
 
 
-def detect_layout(file: File, options: ReadOptions, delimiters: str) -> CsvLayout:
-    """The layout of a file; `delimiters` are those that it may have."""
+def detect_layout(file: File, options: ReadOptions, tsv: bool) -> CsvLayout:
+    """The layout of a file, by the options, or by its beginning."""
+    layout = _detected_layout(file, options, tsv)
+    quote, delimiter = (NAMED.get(name or "", name) for name in (options.quote, options.separator))
+    if len(quote or "") > 1 or len(delimiter or ";") != 1:
+        raise InputError(f"separator={delimiter!r}, quote={quote!r}: a separator and a quote are one symbol")
+    layout = layout._replace(delimiter=delimiter or layout.delimiter)
+    return layout if quote is None else layout._replace(quote=quote, escaped=layout.escaped and quote == '"')
+
+
+def _detected_layout(file: File, options: ReadOptions, tsv: bool) -> CsvLayout:
     data = file.head
     head, cut = decode(data)[0], len(data) == HEAD
     head = (head[: head.rfind("\n") + 1] if cut else "") or head
     if separator := SEPARATOR_LINE.match(head):
-        return CsvLayout(separator[1], 1, False, _is_escaped(head[separator.end() :], separator[1], cut))
+        return CsvLayout(separator[1], 1, _is_escaped(head[separator.end() :], separator[1], cut))
     above = match[0] if (match := _COMMENTS.match(head)) and "#" in match[0] else ""
     rest = head[len(above) :]
     quoted = _QUOTED.match(rest)
-    delimiter = quoted[1] if quoted else _delimiter(rest, delimiters)
+    delimiter = quoted[1] if quoted else options.separator or ("\t" if tsv else _delimiter(rest))
     first, skipped = next(_head_rows(rest, delimiter), []), above.count("\n")
     named = {name.lower() for name in options.columns.values() if isinstance(name, str)}
     if {cell.strip().lower() for cell in first}.isdisjoint(USUAL_NAMES | named):
         rows = _head_rows(above, delimiter)  # a line of as many cells is the header, or a row
         skipped = next((i for i, row in enumerate(rows) if len(row) == len(first)), skipped)
-    return CsvLayout(delimiter, skipped, quoted is not None, _is_escaped(rest, delimiter, cut))
+    if tsv and not quoted and not _has_quotes(rest, delimiter, cut):
+        return CsvLayout(delimiter, skipped, False, "")
+    return CsvLayout(delimiter, skipped, _is_escaped(rest, delimiter, cut))
 
 
-def report_layout(layout: CsvLayout, file: File, problems: Problems) -> CsvLayout:
-    """Report unusual parts of a layout in `problems`; return the layout."""
-    if layout.skipped:
-        problems.append((file.name, f"lines above the header that are left out: {layout.skipped:,}"))
-    if layout.escaped:
-        problems.append((file.name, 'quotes in quoted fields are written \\", as Spark and MySQL write them'))
-    return layout
+def _delimiter(head: str) -> str:
+    """The delimiter that splits most of the first rows into as many fields, and then into the most."""
 
-
-def _delimiter(head: str, delimiters: str) -> str:
-    """The delimiter that splits each of the first rows into the most fields."""
-
-    def fields(delimiter: str) -> int:
+    def fields(delimiter: str) -> tuple[float, int]:
         with suppress(csv.Error):
-            counts = [len(row) for row in islice(_head_rows(head, delimiter), 20)]
-            return min(filter(None, counts), default=0)
-        return 0
+            widths = Counter(len(row) for row in islice(_head_rows(head, delimiter), 20) if row)
+            width = max(widths, key=lambda width: (width > 1, widths[width], width), default=1)
+            return (widths[width] / widths.total(), width) if width > 1 else (0, 0)
+        return 0, 0
 
     with _csv_field_limit(MAX_LINE):
-        return max(delimiters, key=fields)
+        return max(DELIMITERS, key=fields)
+
+
+def _has_quotes(head: str, delimiter: str, cut: bool) -> bool:
+    """Whether quotes enclose cells: rows become equal in width, or a whole column is in quotes."""
+    lines = [line.split(delimiter) for line in head.splitlines() if line]
+    quoted = [[cell.startswith('"') for cell in line] for line in lines]
+    if not any(map(any, quoted)) or _damage(head, delimiter, cut):
+        return False
+    doubled = any('""' in cell[1:-1] for line in lines for cell in line if cell.startswith('"'))
+    columns = zip(*quoted[1:], strict=False) if len(lines) > _FEW_ROWS else ()
+    return doubled or len({*map(len, lines)}) > 1 or any(map(all, columns))
 
 
 def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list[str]]:
@@ -121,20 +144,21 @@ def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list
     return csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, strict=strict)
 
 
+def _damage(head: str, delimiter: str, cut: bool) -> float:
+    """Number of rows with more or fewer fields than the first; infinite if quotes are invalid."""
+    widths: list[int] = []
+    try:
+        for row in _head_rows(head, delimiter, strict=True):
+            widths.append(len(row))
+    except csv.Error as error:
+        if not cut or "end of data" not in str(error):
+            return float("inf")
+    return sum(width != widths[0] for width in widths if width)
+
+
 def _is_escaped(head: str, delimiter: str, cut: bool) -> bool:
     """Whether more rows have as many fields as the first if \\" is read as a quote."""
-
-    def damage(text: str) -> float:
-        widths: list[int] = []
-        try:
-            for row in _head_rows(text, delimiter, strict=True):
-                widths.append(len(row))
-        except csv.Error as error:
-            if not cut or "end of data" not in str(error):
-                return float("inf")
-        return sum(width != widths[0] for width in widths if width)
-
-    return '\\"' in head and damage(head) > damage(_unescaped(head))
+    return '\\"' in head and _damage(head, delimiter, cut) > _damage(_unescaped(head), delimiter, cut)
 
 
 def _unescaped(line: str) -> str:
@@ -142,15 +166,19 @@ def _unescaped(line: str) -> str:
     return _ESCAPED.sub(lambda match: '""' if match[1] == '"' else match[1], line)
 
 
-def tsv_rows(file: File, skipped: int, problems: Problems) -> Iterator[CellRow]:
-    """Rows of TSV that are not empty, below the first `skipped` lines."""
+def plain_rows(file: File, layout: CsvLayout, problems: Problems) -> Iterator[CellRow]:
+    """Rows without quotes that are not empty."""
     raw = ""
     for number, line in enumerate(iterate_lines(file, problems), 1):
         raw += line
-        if number > skipped and line.strip("\r\n"):
-            cells = Cells(line.removesuffix("\n").removesuffix("\r").split("\t"))
+        if number > layout.skipped and line.strip("\r\n"):
+            cells = Cells(line.removesuffix("\n").removesuffix("\r").split(layout.delimiter))
             cells.raw, raw = raw, ""
             yield number, number, cells
+
+
+def _reader(lines: Iterable[str], layout: CsvLayout, strict: bool) -> Iterator[list[str]]:
+    return csv.reader(lines, delimiter=layout.delimiter, quotechar=layout.quote, strict=strict)
 
 
 def csv_rows(file: File, layout: CsvLayout, problems: Problems) -> Iterator[CellRow]:
@@ -159,14 +187,14 @@ def csv_rows(file: File, layout: CsvLayout, problems: Problems) -> Iterator[Cell
     Rows are read strictly. A line with an invalid quote is read leniently, and the first is reported in
     `problems`. Raises InputError if a quote is never closed, or a row of several lines has an invalid quote.
     """
-    texts, delimiter = iterate_lines(file, problems, ""), layout.delimiter
+    texts = iterate_lines(file, problems, "")
     lines, number, damaged = _Lines(texts, _unescaped if layout.escaped else str), 0, False
     deque(islice(lines, layout.skipped), 0)
     with _csv_field_limit(MAX_LINE):
         while not lines.ended:
             start = lines.count + 1  # the line on which the row begins
             try:
-                for row in csv.reader(lines, delimiter=delimiter, strict=True):
+                for row in _reader(lines, layout, True):
                     number += 1
                     if row:
                         yield number, start, lines.cells(row)
@@ -176,12 +204,12 @@ def csv_rows(file: File, layout: CsvLayout, problems: Problems) -> Iterator[Cell
                 if not lines.ended and lines.count == start:
                     with suppress(csv.Error):  # of a line that is too long
                         last = _unescaped(lines.last) if '\\"' in lines.last else lines.last
-                        fields = next(csv.reader(chain([last], lines), delimiter=delimiter), [])
+                        fields = next(_reader(chain([last], lines), layout, False), [])
                 if lines.ended or lines.count > start or not fields:
                     end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
                     raise InputError(
                         f'{file.name}, line {start}: a quote (") was opened and {end}, so the rows cannot be '
-                        "separated; correct the quotes, or read it as tsv if quotes are ordinary characters"
+                        "separated; correct the quotes, or add --table quote=none if they are ordinary"
                     ) from error
                 if not damaged:
                     place, damaged = f"{file.name}, line {start}", True
@@ -221,3 +249,89 @@ def _csv_field_limit(size: int) -> Iterator[None]:
         yield
     finally:
         csv.field_size_limit(before)
+
+
+# Spreadsheets
+
+
+class Sheet(NamedTuple):
+    """Cells of a sheet; rows have the numbers that a spreadsheet program shows."""
+
+    name: str
+    left: int  #: First column, from 0
+    rows: list[CellRow]
+
+
+def read_sheets(file: File, options: ReadOptions, problems: Problems) -> tuple[list[Sheet], str]:
+    """The sheets of a spreadsheet that are read, by default the first visible, and names of others."""
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
+    except ImportError as error:
+        raise InputError(
+            f"{file.name} is a spreadsheet, which needs python-calamine (pip install python-calamine); or "
+            "save it as CSV"
+        ) from error
+    try:
+        book = CalamineWorkbook.from_filelike(io.BytesIO(file.data))
+        sheets = {name: book.get_sheet_by_name(name) for name in book.sheet_names}
+        cells = {name: sheet.to_python() for name, sheet in sheets.items()}
+        hidden = {sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible}
+    except (CalamineError, ValueError, OSError) as error:
+        raise InputError(f"{file.name} cannot be read as a spreadsheet: {error}") from error
+    filled = [name for name, rows in cells.items() if rows]
+    if not filled:
+        raise InputError(f"{file.name} is a spreadsheet without any cells")
+    visible = [name for name in filled if name not in hidden] or filled
+    wanted = options.sheet or visible[0]
+    number = int(wanted) if wanted.isdecimal() and wanted not in sheets else 0
+    names = [list(sheets)[number - 1] if 1 <= number <= len(sheets) else wanted]
+    names = visible if wanted == "all" not in sheets else names
+    if not cells.get(names[0]):
+        there = ", ".join(sheets)
+        raise InputError(f"{file.name} has no cells in a sheet {wanted!r}; its sheets are: {there}")
+    others = ", ".join(f"{name!r}{' (hidden)' * (name in hidden)}" for name in filled if name not in names)
+    if others and options.sheet is None:
+        problems.append((file.name, f"the sheet {wanted!r} is read; --sheet reads another: {others}"))
+    return [_sheet(file, name, sheets[name], cells[name], problems) for name in names], others
+
+
+def _sheet(file: File, name: str, sheet: Any, cells: list[list[Any]], problems: Problems) -> Sheet:
+    """The rows of a sheet, with merged cells filled downwards."""
+    top, left = sheet.start or (0, 0)
+    filled = 0
+    for (row, column), (last, _) in sheet.merged_cell_ranges or ():
+        for below in cells[row - top + 1 : last - top + 1]:
+            below[column - left] = cells[row - top][column - left]
+            filled += 1
+    merged = [f"merged cells are filled with their value: {filled:,}"] * (filled > 0)
+    problems += [(file.name, note) for note in (*merged, *_odd_cells(file, name))]
+    rows = ((n, Cells(map(_cell, row))) for n, row in enumerate(cells, top + 1))
+    return Sheet(name, left, [(n, n, row) for n, row in rows if any(row)])
+
+
+def _odd_cells(file: File, name: str) -> Iterator[str]:
+    """Notes on cells with errors, formulas without a value and hidden rows of Excel's XML."""
+    if b"xl/workbook.xml" not in file.data or find_spec("openpyxl") is None:
+        return
+    with ZipFile(io.BytesIO(file.data)) as archive:
+        parts = (archive.read(part) for part in archive.namelist() if part.startswith("xl/worksheets/"))
+        if not any(_ODD_CELL.search(part) for part in parts):
+            return
+    load, odd = import_module("openpyxl").load_workbook, dict[str, list[str]]()
+    sheet, values = (load(io.BytesIO(file.data), data_only=values)[name] for values in (False, True))
+    for cell in chain.from_iterable(sheet.iter_rows()):
+        if cell.data_type == "e":
+            odd.setdefault(f"error cell {cell.value}, read as empty", []).append(cell.coordinate)
+        elif cell.data_type == "f" and values[cell.coordinate].value is None:
+            odd.setdefault("formula without a value, read as empty", []).append(cell.coordinate)
+    hidden = [str(row) for row, form in values.row_dimensions.items() if form.hidden]
+    odd |= {"rows that are hidden, as by a filter, and are read": hidden} if hidden else {}
+    for kind, places in odd.items():
+        yield f"{kind}: {len(places):,} ({first_few(places)})"
+
+
+def _cell(value: object) -> str:
+    """Text of a cell; spreadsheets store integers as floats."""
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return NumberCell(int(value) if float(value).is_integer() else value)
+    return value.isoformat() if isinstance(value, date | time) else str(value)

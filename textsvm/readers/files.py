@@ -33,8 +33,7 @@ from textsvm.readers.charsets import byte_order_mark, decode_named, decode_utf_8
 from textsvm.runtime.parallel import Progress
 
 Problems = list[tuple[str, str]]
-#: Bytes from which the format of a file is detected.
-HEAD = 1 << 16
+HEAD = 1 << 16  #: Bytes from which the format of a file is detected
 #: Longest line, and longest field of CSV.
 MAX_LINE = 1 << 28
 MAX_BYTES = 2 << 30
@@ -67,18 +66,14 @@ _ENDINGS = (*_COMPRESSED, ".tar", ".zip", ".mbox", ".mbx")
 _OF_SYSTEMS = ("__macosx", "desktop.ini", "thumbs.db", "ehthumbs.db", "icon\r", "$recycle.bin")
 #: Names of the backups of editors: a~, #a#, a.bak, ~$a.docx.
 _BACKUP = re.compile(r"(?:.*~|#.*#|~\$.*|.*\.(?:bak|orig|swp))", re.IGNORECASE)
-#: Bytes that any file may unpack to.
-FREE_BYTES = 4 << 20
-#: Maximum unpacked bytes per packed byte of larger texts, which compress about 10-fold.
-TEXT_RATIO = 200
+FREE_BYTES = 4 << 20  #: Bytes that any file may unpack to
+TEXT_RATIO = 200  #: Maximum unpacked bytes per packed byte of larger texts, which compress about 10-fold
 #: The same of arrays: with 0.1 % nonzeros they compress 300-fold. Deflate's limit is 1032.
 ARRAY_RATIO = 1032
 #: Lines that any file may unpack to. A million rows "a TAB b" are packed to 6 kB and take 100 MB in memory.
 FREE_LINES = 1_000_000
-#: Maximum lines per packed byte of longer texts.
-LINES_PER_BYTE = 1
-#: Gzip members that any file may have.
-FREE_MEMBERS = 100_000
+LINES_PER_BYTE = 1  #: Maximum lines per packed byte of longer texts
+FREE_MEMBERS = 100_000  #: Gzip members that any file may have
 #: Minimum mean bytes of the members of files with more members. Those of bgzip have 20,000 bytes.
 MEMBER_BYTES = 64
 # Exceptions of the standard library for damaged compressed files, and for damaged archives.
@@ -90,14 +85,11 @@ _UNREADABLE = (
 #: Bytes of text that are decoded at a time, which fit a cache; lines for charsets other than UTF-8.
 BLOCK = 1 << 17
 _BLOCK_LINES = 1 << 11
-#: Bytes that are read at a time.
-_PIECE = 1 << 20
+_PIECE = 1 << 20  #: Bytes that are read at a time
 #: Packed bytes of a bzip2 or LZMA member that are unpacked at a time: 40 bytes of bzip2 may hold 46 MB.
 _SMALL_PIECE = 16
-#: Maximum symbols of the path of a member, as in other systems.
-_MAX_PATH = 4096
-#: Maximum depth of the path of a member.
-_MAX_FOLDERS = 100
+_MAX_PATH = 4096  #: Maximum symbols of the path of a member, as in other systems
+_MAX_FOLDERS = 100  #: Maximum depth of the path of a member
 
 
 def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_RATIO, lines: int = 0) -> None:
@@ -161,10 +153,8 @@ class File:
     data: bytes
     charset: str | None = None  #: Named charset that was converted to UTF-8
 
-    #: Rows that may be read ahead to detect columns (None: all).
-    lookahead_rows: ClassVar[int | None] = None
-    #: Number of bytes that were read from disk.
-    position: ClassVar[int] = 0
+    lookahead_rows: ClassVar[int | None] = None  #: Rows that may be read ahead to detect columns (None: all)
+    position: ClassVar[int] = 0  #: Number of bytes that were read from disk
 
     @property
     def head(self) -> bytes:

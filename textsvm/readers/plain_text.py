@@ -30,7 +30,8 @@ PART = re.compile(
     r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE
 )
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
-_FASTTEXT = re.compile(r"(?<!\S)__label__(\S+)\s*")
+_PREFIX = "__label__"  #: Of labels of fastText, which has an option for others; they begin all lines
+_OTHER_PREFIX = re.compile(r"(__[A-Za-z]+__)\S")
 #: Comment of CoNLL: a key with its value; keys of labels; tags of tokens.
 _COMMENT = re.compile(r"#\s*(\w+)\s*[:=]\s*(.*)")
 _LABEL_KEYS = ("label", "class", "category", "intent", "sentiment", "topic", "genre")
@@ -38,8 +39,7 @@ _TAG = re.compile(r"O|[BIESLU]-\S+")
 #: Share of the lines of fastText that have labels.
 _MARKED = 0.1
 _MAX_LABEL = 100
-#: Lines or rows between progress reports.
-PROGRESS_STEP = 1024
+PROGRESS_STEP = 1024  #: Lines or rows between progress reports
 
 
 def part_of(name: str) -> str | None:
@@ -122,8 +122,25 @@ def _head_lines(head: str) -> list[str]:
 
 def is_fasttext(head: str) -> bool:
     """Whether a share of the lines has a label of fastText."""
+    return _fasttext_labels(head) is not None
+
+
+def _fasttext_labels(head: str) -> re.Pattern[str] | None:
+    """Pattern of the labels of fastText with the space after them; None if too few lines have any.
+
+    A comma after a label belongs to it only if most labels without it do not occur again.
+    """
     lines = _head_lines(head)
-    return sum(_FASTTEXT.search(line) is not None for line in lines) > _MARKED * len(lines)
+    others = [match[1] for line in lines if (match := _OTHER_PREFIX.match(line))]
+    prefix = others[0] if len(others) == len(lines) > 1 and len(set(others)) == 1 else _PREFIX
+    labels = re.compile(rf"(?<!\S){prefix}(\S+)\s*")
+    marked = [match[1] for line in lines if (match := labels.search(line))]
+    if len(marked) <= _MARKED * len(lines):
+        return None
+    glued = [label for label in marked if re.search(r"[^,;][,;][^,;]", label)]
+    if 2 * len(glued) > len(marked) and 2 * len({re.split("[,;]", x)[0] for x in glued}) <= len(glued):
+        return re.compile(rf"(?<![^\s,;]){prefix}([^\s,;]+)[,;]?\s*")
+    return labels
 
 
 def is_conll(head: str) -> bool:
@@ -177,7 +194,7 @@ def read_lines(
     first lines do not all have labels has texts alone. `problems` gets lines that are left out.
     """
     for file, report in with_progress(files, progress):
-        parser = _LineParser.for_file(file, options)
+        parser = _LineParser.for_file(file, options, problems)
         invalid = InvalidRows(file.name, "line", options, problems)
         number, without_label = 0, 0
         lines = iterate_lines(file, problems)
@@ -212,17 +229,19 @@ class _LineParser(NamedTuple):
 
     part: str | None
     plain: bool  #: Whether a whole line is the text
-    fasttext: bool  #: Whether labels are those of fastText
+    fasttext: re.Pattern[str] | None  #: Pattern of the labels of fastText
     needs_label: bool
     needs_text: bool
     label: str | None = None  #: Of all lines, by the name of the file
 
     @classmethod
-    def for_file(cls, file: File, options: ReadOptions) -> _LineParser:
+    def for_file(cls, file: File, options: ReadOptions, problems: Problems) -> _LineParser:
         """The parser for a file, from its first bytes."""
         label = options.label_of(file.name) if options.name_pattern else None
         head, plain = decode(file.head)[0], options.format in ("plain", "paragraphs") or label is not None
-        fasttext = is_fasttext(head) and not plain
+        fasttext = None if plain else _fasttext_labels(head)
+        if fasttext is not None and ",;" in fasttext.pattern:
+            problems.append((file.name, "a comma after a label begins the text and is left out"))
         plain = plain or not (options.labelled or is_lines(head))
         options.decide(text=None if plain else "after the label", encoding=encoding_of(file.head))
         return cls(part_of(file.name), plain, fasttext, options.labelled, options.needs_text, label)
@@ -231,12 +250,12 @@ class _LineParser(NamedTuple):
         """The document of a line, and its problem; no document if the line is empty or has no label."""
         if not line.strip():
             return None, "it is empty"
-        labels = [] if self.plain else _FASTTEXT.findall(line)
+        labels = self.fasttext.findall(line) if self.fasttext and not self.plain else []
         label, tab, rest = line.partition("\t")
         if self.fasttext and not labels and self.needs_label:
             return None, ""
-        if labels:
-            text = _FASTTEXT.sub("", line).rstrip()
+        if labels and self.fasttext:
+            text = self.fasttext.sub("", line).rstrip()
             document = Document(
                 identifier, text, labels[0] if len(labels) == 1 else tuple(dict.fromkeys(labels)), self.part
             )

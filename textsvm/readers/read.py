@@ -11,18 +11,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Unpack
+from typing import Any
 
 from textsvm.errors import InputError, MissingColumn, first_few
 from textsvm.readers.charsets import decode, is_binary, is_blank
-from textsvm.readers.corpus import (
-    Corpus,
-    Document,
-    ReadKeywords,
-    ReadOptions,
-    build_corpus,
-    concatenate_corpora,
-)
+from textsvm.readers.corpus import Corpus, Document, ReadOptions, build_corpus, concatenate_corpora
 from textsvm.readers.files import (
     MAX_BYTES,
     NUMPY,
@@ -45,6 +38,7 @@ from textsvm.readers.plain_text import (
     read_folders,
     read_lines,
 )
+from textsvm.readers.plausible import checked
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
 from textsvm.readers.tables import SUFFIXES, file_format, read_tables
@@ -68,8 +62,7 @@ _READERS = {
 _MIXED = ("reuters", "mail", "folders", "file")
 #: Beginnings of the names of files that describe the others.
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
-#: Share of the progress for reading; the rest is parsing.
-_READING_SHARE = 0.3
+_READING_SHARE = 0.3  #: Share of the progress for reading; the rest is parsing
 
 
 def read_corpus(
@@ -79,7 +72,7 @@ def read_corpus(
     part: str | None = None,
     progress: Progress | None = None,
     max_bytes: int = MAX_BYTES,
-    **options: Unpack[ReadKeywords],
+    **options: Any,
 ) -> Corpus:
     """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2, xz or Zstandard).
 
@@ -161,7 +154,7 @@ def read_documents(
     *,
     progress: Progress | None = None,
     max_bytes: int = MAX_BYTES,
-    **options: Unpack[ReadKeywords],
+    **options: Any,
 ) -> Corpus:
     """Read documents to classify; labels are ignored.
 
@@ -220,7 +213,7 @@ def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) 
     if options.target and all(document.target is None for document in documents):
         raise InputError(f"no document of {inputs.source} has a number in column {options.target!r}")
     corpus = build_corpus(documents, inputs.source, format, inputs.problems, labelled=options.labelled)
-    return options.interpreted(corpus)
+    return checked(options.interpreted(corpus), options)
 
 
 def no_document_error(source: str, format: str, problems: Sequence[tuple[str, str]]) -> InputError:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from textsvm.errors import InputError, MissingColumn
 from textsvm.readers.charsets import decode
-from textsvm.readers.corpus import Document, ReadOptions, parse_number, parse_weight, split_labels
+from textsvm.readers.corpus import Document, ReadOptions, parse_number, parse_weight, split_label
 from textsvm.readers.files import File, FileOnDisk, Problems, text_blocks, with_progress
 from textsvm.readers.plain_text import PART, part_of
 from textsvm.runtime.parallel import Progress
@@ -130,7 +130,8 @@ def read_sequences(
                         problems.append((place, f"of one letter: {header!r} is {letters!r}"))
                 document = parser.document(header, letters, count)
                 if options.label_separator is not None and document.label is not None:
-                    document = split_labels(document, options.label_separator)
+                    labels = split_label(document.label, options.label_separator)
+                    document = document._replace(label=labels)
                 yield document
 
 

@@ -15,18 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Condition, Thread
-from typing import IO, Any, Unpack
+from typing import IO, Any
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
-from textsvm.readers.corpus import (
-    Corpus,
-    Document,
-    ReadKeywords,
-    ReadOptions,
-    build_corpus,
-    printable_id,
-)
+from textsvm.readers.corpus import Corpus, Document, ReadOptions, build_corpus, printable_id
 from textsvm.readers.delimited import header_format
 from textsvm.readers.files import (
     ARROW,
@@ -44,6 +37,7 @@ from textsvm.readers.files import (
     walk,
     without_backups,
 )
+from textsvm.readers.plausible import checked
 from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
 from textsvm.readers.tables import table_format
 from textsvm.readers.vectors import read_vector_files
@@ -56,10 +50,8 @@ _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines", "plain", "paragraphs")
 STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "libsvm", "npy")
 #: Advice where a file of several lines is read as one document.
 ONE_DOCUMENT = "--format lines reads one per line, --format file confirms it"
-#: Maximum number of documents that are read ahead.
-MAX_DOCUMENTS = 8192
-#: Maximum symbols of the documents that are read ahead.
-MAX_SYMBOLS = 1 << 26
+MAX_DOCUMENTS = 8192  #: Maximum number of documents that are read ahead
+MAX_SYMBOLS = 1 << 26  #: Maximum symbols of the documents that are read ahead
 #: Item of the queue: a document, a problem, vectors, a message, or an exception of the reading thread.
 _Item = Document | tuple[str, str] | Corpus | str | BaseException
 _MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, *ARROW, b"PAR1")
@@ -103,7 +95,7 @@ class CorpusStream:
             self._documents(), self.source, self.format, self.problems,
             labelled=self._options.labelled, stored=True,
         )  # fmt: skip
-        return self._options.interpreted(corpus).select(self._part)
+        return checked(self._options.interpreted(corpus), self._options).select(self._part)
 
     def _documents(self) -> Iterator[Document]:
         if self.format in VECTOR_FORMATS:
@@ -123,9 +115,12 @@ def stream_corpus(
     *,
     part: str | None = None,
     progress: Progress | None = None,
-    **options: Unpack[ReadKeywords],
+    **options: Any,
 ) -> CorpusStream:
     """Read a corpus document by document; only a row of a table or a file of a folder is in memory.
+
+    Returns an iterable of documents, with the attributes id, text, label, ... InputError is raised for input
+    that is missing or of unknown format; during iteration, if it is damaged or holds no document.
 
     Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA; compressed by gzip, bzip2,
     xz or Zstandard) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
@@ -137,17 +132,6 @@ def stream_corpus(
         As in `read_corpus`.
     progress : callable, optional
         Called with (bytes read, bytes in all), or (files read, files in all).
-
-    Returns
-    -------
-    CorpusStream
-        An iterable of documents, with the attributes id, text, label, ...
-
-    Raises
-    ------
-    InputError
-        If the input is missing, unreadable or of unknown format; during iteration, if it is damaged or holds
-        no document.
 
     Examples
     --------

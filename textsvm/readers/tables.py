@@ -5,12 +5,13 @@ Columns are given by name, or by number from 1. Columns that are not given are d
 line breaks if given as a comma-separated string (`title,body`), and kept separate if given as a list.
 
 CSV, TSV and spreadsheets have a header if a column is given by name, or if a cell of the first line is a
-usual column name. Otherwise the first column is the label and the others are the text. The first label must
-then occur again, since the first line may be a header of unknown names.
+usual column name; rows above the first row with all names are titles. Otherwise the first column is the label
+and the others are the text. The first label must then occur again, since the first line may be a header of
+unknown names.
 
-`textsvm.readers.delimited` reads the rows of CSV and TSV. Messages name the line on which a row of CSV, TSV
-or JSON Lines begins. The default id of a document is the number of its row, which is smaller after line
-breaks in quotes.
+`textsvm.readers.delimited` reads the rows of CSV, TSV and spreadsheets. Messages name the line on which a row
+of CSV, TSV or JSON Lines begins. The default id of a document is the number of its row, which is smaller
+after line breaks in quotes.
 """
 
 from __future__ import annotations
@@ -20,76 +21,55 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import date, time
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from textsvm.errors import InputError, MissingColumn, check_labels
-from textsvm.readers.annotations import ANNOTATOR, MAJORITY, labels_in, task_of, unquoted, with_labels
+import textsvm.readers.annotations as exports
+from textsvm.errors import InputError, MissingColumn, check_labels, first_few
+from textsvm.readers import delimited
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
+    DECIMAL,
     USUAL,
     Document,
     InvalidRows,
     Label,
     LabelledCells,
+    Problems,
     ReadOptions,
     Row,
     grouping,
     is_number,
     parse_number,
     parse_weight,
-    split_labels,
+    split_label,
 )
-from textsvm.readers.delimited import (
-    DELIMITERS,
-    SEPARATOR_LINE,
-    USUAL_NAMES,
-    CellRow,
-    Cells,
-    CsvLayout,
-    csv_rows,
-    detect_layout,
-    header_format,
-    report_layout,
-    tsv_rows,
-)
-from textsvm.readers.files import (
-    ARROW,
-    OFFICE,
-    ZIP,
-    File,
-    Problems,
-    check_expansion,
-    iterate_lines,
-    with_progress,
-)
+from textsvm.readers.delimited import USUAL_NAMES, CellRow, Cells, header_format
+from textsvm.readers.files import ARROW, OFFICE, ZIP, File, check_expansion, iterate_lines, with_progress
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
+from textsvm.readers.plausible import decimal_mark
 from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
 #: Name of an attribute of ARFF, and a cell of a row with its comma.
-_ATTRIBUTE = re.compile(r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s""", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s+(.)""", re.IGNORECASE)
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
-#: Rows of Parquet that are read at a time.
-_BATCH = 1 << 12
+_TITLES = 20  #: First rows that may be titles above the header
+_BATCH = 1 << 12  #: Rows of Parquet that are read at a time
+#: Cells of columns of labels.
+_MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0}
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _RENAME = "rename one, or name it by its number"
-#: Cells of columns that are not read in which groups are looked for.
-SAMPLE = 200_000
-#: Rows that show whether each row begins with its name, as R writes them.
-_ROWS_FOR_NAMES = 10
-#: Rows in which the first label of a table without a header must occur again.
-_LOOKAHEAD = 1000
+SAMPLE = 200_000  #: Cells of columns that are not read in which groups are looked for
+_ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
+_LOOKAHEAD = 1000  #: Rows in which the first label of a table without a header must occur again
 _SUFFIXES = {**TABLE_SUFFIXES, ".arff": "arff", ".arrow": "arrow", ".feather": "arrow"}
-#: Endings of the names of tables.
-SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")
-#: Members of a ZIP archive that is a spreadsheet.
-_SPREADSHEET = (b"xl/workbook.", b"opendocument.spreadsheet")
+SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")  #: Endings of the names of tables
+_SPREADSHEET = (b"xl/workbook.", b"opendocument.spreadsheet")  #: Members of ZIP archives
 #: Names of streams in files of Excel up to 2003.
 _WORKBOOK = ("Workbook".encode("utf-16-le"), "Book".encode("utf-16-le"))
 
@@ -112,18 +92,20 @@ def file_format(file: File, options: ReadOptions) -> str | None:
 
 def table_format(name: str, head: str, options: ReadOptions) -> str | None:
     """The table format of a file: JSON and ARFF by the content, others by the name; None for no table."""
-    if SEPARATOR_LINE.match(head):
+    if delimited.SEPARATOR_LINE.match(head):
         return "csv"
     if re.match(r"\s*\[\s*\{", head):
         return "json"
     if re.match(r"(?:\s*%.*\n)*\s*@relation\s", head, re.IGNORECASE):
         return "arff"
+    if re.match(r"\s*(?:TY  - |%0 )", head):
+        raise InputError(f"{name} holds references (RIS, EndNote); save them as CSV, a column for each field")
     first = head.lstrip().split("\n", 1)[0]
     if first.startswith("{"):
         try:
             if isinstance(row := json.loads(first), dict):
                 # A single object may be a data frame of pandas.
-                lone = first.strip() == head.strip() and not task_of(row, options)
+                lone = first.strip() == head.strip() and not exports.task_of(row, options)
                 frame = lone and not any(isinstance(row.get(name), str) for name in USUAL["text"])
                 return "json" if frame and _records(row, options) is not None else "jsonl"
         except (ValueError, RecursionError):
@@ -147,10 +129,12 @@ def read_tables(
         notes: list[str] = []
         table = _with_answers(_READERS[format](file, options, problems), options, notes, file.name)
         roles = _roles(table, options, f"{file.name}{table.sheet}")
-        header = table.headed if table.first else None
-        columns = _columns_read(table, roles, options)
+        header, labelled = table.headed if table.first else None, options.labelled and not options.target
+        columns = {role: tuple(names) for role, names in roles.items() if role != "label" or labelled}
+        columns["columns"] = tuple(table.names)
         options.decide(**columns, separator=table.separator, header=header, encoding=encoding)
-        rows = _DocumentRows(file.name, table, roles, options, problems, len(files) > 1)
+        table, decimal = _with_decimal(table, roles, options, file.name)
+        rows = _DocumentRows(file.name, table, roles, options, problems, len(files) > 1, decimal)
         read = {*chain(*roles.values())} if options.group is None and options.labelled else {*table.names}
         spare, sample = [name for name in table.names if name not in read], list[LabelledCells]()
         total = 0
@@ -168,13 +152,22 @@ def read_tables(
         rows.invalid.check(total)
 
 
-def _columns_read(
-    table: TableRows, roles: Mapping[str, list[str]], options: ReadOptions
-) -> dict[str, tuple[str, ...]]:
-    """The columns of each role that are read, and the names of all columns."""
-    labelled = options.labelled and not options.target
-    columns = {role: tuple(names) for role, names in roles.items() if role != "label" or labelled}
-    return {**columns, "columns": tuple(table.names)}
+def _with_decimal(
+    table: TableRows, roles: Mapping[str, list[str]], options: ReadOptions, file: str
+) -> tuple[TableRows, str]:
+    """The table, and the decimal mark of its columns of numbers: of the options, or by the first rows."""
+    columns, mark = [*roles["target"], *roles["weight"], *roles["numbers"]], options.decimal
+    mark = delimited.NAMED.get(mark or "", mark) or str(options.recorded.get(DECIMAL, "")) or None
+    if mark not in (None, ",", "."):
+        raise InputError(f"decimal={mark!r} is no decimal mark; it is comma or point")
+    if columns and mark is None:
+        rows = iter(table.rows)
+        ahead = list(islice(rows, _LOOKAHEAD))
+        table = replace(table, rows=chain(ahead, rows))
+        cells = {name: [row.get(name) for *_, row in ahead if isinstance(row, Mapping)] for name in columns}
+        mark = decimal_mark(cells, table.separator, file)
+    options.decide(decimal=mark)
+    return table, mark or "."
 
 
 def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file: str) -> TableRows:
@@ -183,16 +176,18 @@ def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file
     for row in rows:
         ahead.append(row)
         if isinstance(row[2], Mapping):
-            task = task_of(row[2], options)
+            task = exports.task_of(row[2], options)
             break
     table = replace(table, rows=chain(ahead, rows))
     if task is None or (table.first and not options.labelled):
-        if options.annotators != MAJORITY and options.labelled:
+        if options.annotators != exports.MAJORITY and options.labelled:
             raise MissingColumn(f"--annotators {options.annotators}: {file} names no annotators of labels")
         return table
-    group = [ANNOTATOR] if options.group == ANNOTATOR else []
+    group = [exports.ANNOTATOR] if options.group == exports.ANNOTATOR else []
     names = dict.fromkeys([*task.row, options.label_column or "label", *group, *table.names])
-    return replace(table, names=list(names), headed=True, rows=with_labels(table.rows, options, notes))
+    return replace(
+        table, names=list(names), headed=True, rows=exports.with_labels(table.rows, options, notes)
+    )
 
 
 @dataclass(frozen=True)
@@ -206,7 +201,7 @@ class TableForm:
     format: str = "excel"  #: "csv", "tsv" or "excel"
     delimiter: str = ""  #: Of CSV and TSV
     sheet: str = ""
-    first: tuple[int, int] = (0, 0)  #: Row and column of the first cell of the sheet, from 0
+    left: int = 0  #: First column of the sheet, from 0
 
     @property
     def headed(self) -> bool:
@@ -235,8 +230,7 @@ class InvalidRow:
     row: SourceRow | None = None
 
 
-#: The same with its fields by name.
-NamedRow = tuple[int, int, Row | InvalidRow]
+NamedRow = tuple[int, int, Row | InvalidRow]  #: The same with its fields by name
 
 
 class _DocumentRows:
@@ -244,10 +238,10 @@ class _DocumentRows:
 
     def __init__(
         self, file: str, table: TableRows, roles: dict[str, list[str]], options: ReadOptions,
-        problems: Problems, several_files: bool,
+        problems: Problems, several_files: bool, decimal: str = ".",
     ) -> None:  # fmt: skip
         self._file, self._table, self._roles, self._options = file, table, roles, options
-        self._problems, self._part = problems, part_of(file)
+        self._problems, self._part, self._decimal = problems, part_of(file), decimal
         self._prefix = f"{file}:" if several_files else ""  # of ids
         #: Columns that are paths of keys in nested objects, such as text.body.
         self._paths = {name for names in roles.values() for name in names} - set(table.names)
@@ -289,7 +283,8 @@ class _DocumentRows:
         cells = row.row if isinstance(row, InvalidRow) else row
         if not self._options.reports_invalid:
             ragged = isinstance(row, InvalidRow) and row.ragged
-            blank = isinstance(row, Mapping) and not any((_string(x) or "").strip() for x in row.values())
+            named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
+            blank = isinstance(row, Mapping) and not any((_string(row.get(x)) or "").strip() for x in named)
             self.invalid.add(line, problem, ragged=ragged, blank=blank)
             return None
         name = self._first(row, "id") if isinstance(row, Mapping) else None
@@ -308,12 +303,14 @@ class _DocumentRows:
     def _number(self, row: Row, role: str, place: str, needed: bool) -> float | None:
         if not self._roles[role]:
             return None
-        return parse_number(self._first(row, role), f"{place}: the {role}", needed)
+        return parse_number(self._first(row, role), f"{place}: the {role}", needed, self._decimal)
 
     def _of_cells(self, row: Row, place: str, identifier: str) -> Document:
         roles = self._roles
         weight = parse_weight(self._number(row, "weight", place, needed=True), place)
-        labels = self._first(row, "label")
+        labels = exports.choices_in(self._first(row, "label"))
+        if len(roles["label"]) > 1:
+            labels = _marked_labels(row, roles["label"], place)
         check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
         texts = [row.get(name) for name in roles["text"]]
         part = _string(self._first(row, "part")) if roles["part"] else self._part
@@ -323,7 +320,7 @@ class _DocumentRows:
         return Document(
             _string(self._first(row, "id")) or identifier,
             "\n".join(_string(text) or "" for text in texts if text is not None),
-            _label(labels) if len(roles["label"]) < 2 else _marked_labels(row, roles["label"], place),
+            _label(labels),
             part or None,
             self._number(row, "target", place, needed=False),
             weight,
@@ -336,19 +333,22 @@ class _DocumentRows:
         for name in self._roles["text"]:
             columns[name] = _string(row.get(name)) or ""
         for name in self._roles["numbers"]:
-            columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
+            number = parse_number(row.get(name), f"{place}: {name!r}", True, self._decimal)
+            columns[name] = number or 0.0
         return columns
 
     def _with_list(self, document: Document, place: str) -> Document:
         """The document, its label as a tuple if the cell is a list, or the options name a separator."""
         label, separator = document.label, self._options.label_separator
-        names = labels_in(label.strip(), separator is not None) if isinstance(label, str) else None
+        names = exports.labels_in(label.strip(), separator is not None) if isinstance(label, str) else None
         if names is not None:
             if not self._has_lists:
                 self._problems.append((place, f"cells such as {str(label)[:60]} are read as lists of labels"))
             self._has_lists = True
             document = document._replace(label=names)
-        return document if separator is None else split_labels(document, separator)
+        if separator is None:
+            return document
+        return document._replace(label=split_label(document.label, separator))
 
 
 def _at(row: object, path: str) -> Any:
@@ -362,7 +362,7 @@ def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
     """Raise InputError if a text or a label is an object, or a list of other values than labels."""
     for role in ("text", "label"):
         for name in roles[role]:
-            value = row.get(name)
+            value = exports.choices_in(row.get(name)) if role == "label" else row.get(name)
             items = value if isinstance(value, list) and role == "label" else [value]
             if any(isinstance(item, dict | list) for item in items):
                 key = f": --{role} {name}.{next(iter(value), '')}" if isinstance(value, dict) else ""
@@ -373,12 +373,11 @@ def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
 
 def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...]:
     """The labels whose columns hold 1; InputError for other values than 0 and 1."""
-    marks = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
     cells = {name: (_string(row.get(name)) or "").strip().lower() for name in names}
     for name, mark in cells.items():
-        if mark not in marks:
+        if mark not in _MARKS:
             raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0 and 1")
-    return tuple(name for name, mark in cells.items() if marks[mark])
+    return tuple(name for name in names if _MARKS[cells[name]])
 
 
 def _string(value: object) -> str | None:
@@ -419,6 +418,7 @@ class TableRows:
     lookahead: Sequence[CellRow] = ()  #: The next rows of a table without a header
     sheet: str = ""  #: Description of the sheet for messages, if the file has several
     separator: str | None = None  #: Of CSV and TSV
+    typed: Mapping[str, list[str]] = field(default_factory=dict)  #: By role, of formats that tell it
 
     def columns_of_data(self) -> list[int]:
         """Columns that show that the first row is data: its cell occurs again, or is a number.
@@ -439,6 +439,9 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     names, columns = table.names, options.columns
     _check_first_row(table, options, file)
     roles = _usual_roles(table, options, file)
+    for role in ("text", "label"):
+        if not roles[role] and len(table.typed.get(role, ())) == 1 and (role == "text" or options.labelled):
+            roles[role] = [*table.typed[role]]
     if not table.headed and columns.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
     for role, column in columns.items():
@@ -453,7 +456,11 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         if both := set(roles["text"]) & set(roles[other]):
             raise InputError(f"{file}: the column {min(both)!r} is named twice: --text and --{other}")
     if not roles["text"] and not roles["numbers"]:
-        raise InputError(f"{file}: which column is the text? Name it with --text: {', '.join(names[:20])}")
+        numbers = ",".join(table.typed.get("numbers", ()))
+        remedy = f"Numbers alone: --numbers {numbers}; or name" if numbers else "Name"
+        raise InputError(
+            f"{file}: which column is the text? {remedy} it with --text: {', '.join(names[:20])}"
+        )
     return roles
 
 
@@ -463,11 +470,18 @@ def _check_first_row(table: TableRows, options: ReadOptions, file: str) -> None:
         return
     columns_of_data = table.columns_of_data()
     if not (columns_of_data if options.columns else 0 in columns_of_data):
-        raise InputError(
-            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add "
-            "--header or --no-header, and name the columns of texts and labels with --text and "
+        rows = ((sum(map(bool, row)), -line, row) for _, line, row in table.lookahead[:_TITLES])
+        filled, line, cells = max(rows, default=(0, 0, ()))
+        remedy = (
+            "add --table header=yes or header=no, and name the columns of texts and labels with --text and "
             f"--label, by number without a header{_separator_remedy(table)}"
         )
+        if filled > sum(map(bool, table.first)):
+            remedy = (
+                f"row {-line} may be it ({first_few(cells)}): name its columns, or add --table header={-line}"
+            )
+        first = ", ".join(map(repr, table.first[:20]))
+        raise InputError(f"{file}: is its first line a header? It has {first}; {remedy}")
 
 
 def _usual_roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
@@ -487,8 +501,10 @@ def _usual_roles(table: TableRows, options: ReadOptions, file: str) -> dict[str,
 
 def _separator_remedy(table: TableRows) -> str:
     """Advice for a table with a single column whose name holds a separator."""
-    separator = next((mark for mark in DELIMITERS if len(table.first) == 1 and mark in table.first[0]), None)
-    return f"; its separator seems to be {separator!r}: read it with --format csv" if separator else ""
+    separator = next(
+        (mark for mark in delimited.DELIMITERS if len(table.first) == 1 and mark in table.first[0]), None
+    )
+    return f"; its separator seems to be {separator!r}: --table separator={separator}" if separator else ""
 
 
 def _named_columns(
@@ -527,20 +543,16 @@ def _named_columns(
 # Formats. Without options, the first row is a header if a cell is a usual or a recorded name.
 
 
-def _read_csv(
-    file: File, options: ReadOptions, problems: Problems, layout: CsvLayout | None = None
-) -> TableRows:
-    layout = report_layout(layout or detect_layout(file, options, DELIMITERS), file, problems)
-    rows = csv_rows(file, layout, problems)
-    return _table(file, rows, options, problems, format="csv", delimiter=layout.delimiter)
-
-
-def _read_tsv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    layout = detect_layout(file, options, "\t")
-    if layout.quoted or layout.delimiter != "\t":
-        return _read_csv(file, options, problems, layout)
-    skipped = report_layout(layout._replace(escaped=False), file, problems).skipped
-    return _table(file, tsv_rows(file, skipped, problems), options, problems, format="tsv", delimiter="\t")
+def _read_csv(file: File, options: ReadOptions, problems: Problems, tsv: bool = False) -> TableRows:
+    layout, notes = delimited.detect_layout(file, options, tsv), list[str]()
+    notes += [f"lines above the header that are left out: {layout.skipped:,}"] * (layout.skipped > 0)
+    notes += ['quotes in quoted fields are written \\", as Spark and MySQL write them'] * layout.escaped
+    if tsv and layout.quote and options.quote is None and not file.head.startswith(b'"'):
+        notes.append("quotes enclose cells; --table quote=none reads them as text")
+    problems += [(file.name, note) for note in notes]
+    rows = (delimited.csv_rows if layout.quote else delimited.plain_rows)(file, layout, problems)
+    format = "csv" if layout.quote else "tsv"
+    return _table(file, rows, options, problems, format=format, delimiter=layout.delimiter)
 
 
 def _table(
@@ -549,15 +561,13 @@ def _table(
 ) -> TableRows:  # fmt: skip
     """A table of rows of cells; `form` are attributes of its `TableForm`, empty for none."""
     _require_content(file)
-    start = next(rows, None)
-    if start is None:
-        raise InputError(f"{file.name} has no rows: every line is a comment, or stands above the header")
+    above, start, rows = _header_row(file, rows, options, problems)
     first = [cell.strip() for cell in start[2]]
     first = [bare if (bare := cell.lstrip("# ")).lower() in USUAL_NAMES else cell for cell in first]
-    headed, lookahead = _has_header(first, options), list[CellRow]()
+    peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
+    rows, lookahead = chain(peeked, rows), list[CellRow]()
+    headed = _has_header(first, options)
     if headed:
-        peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
-        rows = chain(peeked, rows)
         if _begin_with_names(peeked, len(first)):
             first.insert(0, "row.names")
             problems.append((file.name, "the rows begin with their names, for which the header has no name"))
@@ -566,7 +576,8 @@ def _table(
         rows = chain([start], lookahead, rows)
     names = _unique_names(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(first).items() if headed and name and count > 1}
-    source = TableForm(file, names, start[1] if headed else 0, start[2].raw if headed else "", **form)
+    text = "".join(row.raw for *_, row in [*above, start]) if headed else ""
+    source = TableForm(file, names, start[1] if headed else 0, text, **form)
 
     def named_rows() -> Iterator[NamedRow]:
         for number, line, cells in rows:
@@ -581,12 +592,43 @@ def _table(
     return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
 
 
+def _header_row(
+    file: File, rows: Iterator[CellRow], options: ReadOptions, problems: Problems
+) -> tuple[list[CellRow], CellRow, Iterator[CellRow]]:
+    """Rows above the first row of a table, which is its header or data, that row, and the others.
+
+    The header is the row of the options, or the first with all columns that are named, or, below rows that
+    have few cells, the first with usual names of a text and a label.
+    """
+    peeked, place = list(islice(rows, _TITLES if file.lookahead_rows is None else file.lookahead_rows)), 0
+    if not peeked:
+        raise InputError(f"{file.name} has no rows: every line is a comment, or stands above the header")
+    if type(options.header) is int:
+        while peeked[-1][1] < options.header and (row := next(rows, None)):
+            peeked.append(row)
+        place = next((i for i, row in enumerate(peeked) if row[1] == options.header), -1)
+        if place < 0:
+            raise InputError(f"{file.name} has no header in row {options.header}: no row begins there")
+    elif options.header is not False and (names := options.header_names):
+        place = next((i for i, row in enumerate(peeked) if names <= {*map(str.strip, row[2])}), 0)
+    elif options.header is None:
+        filled, usual = [sum(map(bool, row)) for *_, row in peeked], (USUAL["text"], USUAL["label"])
+        cells = [{cell.strip().lower() for cell in row} for *_, row in peeked]
+        place = next((i for i, row in enumerate(cells) if not any(map(row.isdisjoint, usual))), 0)
+        place = place if all(2 * n <= filled[place] for n in filled[:place]) else 0
+    if place:
+        line = peeked[place][1]
+        problems.append((file.name, f"row {line} is the header; rows above it are left out: {place}"))
+    return peeked[:place], peeked[place], chain(peeked[place + 1 :], rows)
+
+
 def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
     """Whether the first row is a header: by the options, or because it has a usual or a recorded name."""
-    if options.has_header is not None:
-        return options.has_header
+    if options.header is not None:
+        return options.header is not False
     recorded = options.names_in(options.recorded)
-    return any(cell.lower() in USUAL_NAMES or cell in recorded for cell in first)
+    usual = any(cell.lower() in USUAL_NAMES or cell in recorded for cell in first)
+    return usual or bool(options.header_names)
 
 
 def _begin_with_names(rows: Sequence[CellRow], width: int) -> bool:
@@ -608,13 +650,17 @@ def _unique_names(header: Sequence[str]) -> list[str]:
 def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """ARFF of Weka with rows of all attributes."""
     lines, names = enumerate(iterate_lines(file, problems), 1), list[str]()
+    typed: dict[str, list[str]] = {"label": [], "text": [], "numbers": []}
     for _, line in lines:
         if match := _ATTRIBUTE.match(line):
-            names.append(unquoted(match[1]))
+            names.append(exports.unquoted(match[1]))
+            role = {"{": "label", "s": "text", "d": ""}.get(match[2].lower(), "numbers")
+            typed.get(role, []).append(names[-1])
         if line.strip().lower() == "@data":
             break
     rows = ((n, n, _arff_row(file, n, line)) for n, line in lines if line.strip() and line.lstrip()[0] != "%")
-    return _table(file, chain([(0, 0, Cells(names))], rows), replace(options, header=True), problems)
+    table = _table(file, chain([(0, 0, Cells(names))], rows), replace(options, header=True), problems)
+    return replace(table, typed=typed)
 
 
 def _arff_row(file: File, number: int, line: str) -> Cells:
@@ -625,7 +671,7 @@ def _arff_row(file: File, number: int, line: str) -> Cells:
             "save it as CSV"
         )
     texts = map(str.strip, re.findall(_ARFF_CELL, row))
-    return Cells("" if text == "?" else unquoted(text) for text in texts)
+    return Cells("" if text == "?" else exports.unquoted(text) for text in texts)
 
 
 def _require_content(file: File) -> None:
@@ -635,47 +681,18 @@ def _require_content(file: File) -> None:
 
 
 def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """JSON Lines: an object or array per line; columns are the keys of the first `lookahead_rows` objects."""
-    rows = _json_lines(file, problems)
-    objects: list[Row] = []
-    lookahead = []
-    for row in rows:
-        lookahead.append(row)
-        if isinstance(row[2], list) and not objects and all(isinstance(cell, str) for cell in row[2]):
-            return _of_arrays(file, chain(lookahead, rows), options, problems, "line")
-        if isinstance(row[2], dict):
-            objects.append(row[2])
-            if len(objects) == file.lookahead_rows:
-                break
-    if not objects:
-        _require_content(file)
-        raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
-    names = list(dict.fromkeys(name for row in objects for name in row))
-    return TableRows(names, True, map(_as_object, chain(lookahead, rows)), "line")
+    """JSON Lines: an object or array per line."""
 
+    def values() -> Iterator[tuple[int, int, Any]]:
+        for number, line in enumerate(iterate_lines(file, problems), 1):
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError):
+                    row = None
+                yield number, number, row
 
-def _json_lines(file: File, problems: Problems) -> Iterator[tuple[int, int, Any]]:
-    for number, line in enumerate(iterate_lines(file, problems), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            yield number, number, row
-
-
-def _as_object(row: tuple[int, int, Any]) -> NamedRow:
-    return (*row[:2], row[2] if isinstance(row[2], dict) else InvalidRow("it is not a JSON object"))
-
-
-def _of_arrays(
-    file: File, rows: Iterable[tuple[int, int, Any]], options: ReadOptions, problems: Problems, unit: str
-) -> TableRows:
-    cells = (
-        (n, line, Cells(_string(value) or "" for value in (row if isinstance(row, list) else ())))
-        for n, line, row in rows
-    )
-    return _table(file, cells, options, problems, unit)
+    return _of_json(file, values(), options, problems, "line")
 
 
 def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRows:
@@ -687,11 +704,31 @@ def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRow
     records = value if isinstance(value, list) else _records(value, options)
     if records is None:
         raise InputError(f"{file.name} must hold an array of objects, one object per document")
-    rows = [(n, n, row) for n, row in enumerate(records, 1)]
-    if rows and isinstance(rows[0][2], list):
-        return _of_arrays(file, rows, options, problems, "row")
-    names = list(dict.fromkeys(name for row in records if isinstance(row, dict) for name in row))
-    return TableRows(names, True, map(_as_object, rows), "row")
+    return _of_json(file, ((n, n, row) for n, row in enumerate(records, 1)), options, problems, "row")
+
+
+def _of_json(
+    file: File, rows: Iterator[tuple[int, int, Any]], options: ReadOptions, problems: Problems, unit: str
+) -> TableRows:
+    """Rows that are objects or arrays; columns are the keys of the first `lookahead_rows` objects."""
+    ahead, names, count = list[tuple[int, int, Any]](), dict[str, None](), 0
+    for row in rows:
+        ahead.append(row)
+        arrays = isinstance(row[2], list) and not names
+        if arrays and (unit == "row" or all(isinstance(cell, str) for cell in row[2])):
+            values = ((n, line, x if isinstance(x, list) else ()) for n, line, x in chain(ahead, rows))
+            cells = ((n, line, Cells(_string(value) or "" for value in row)) for n, line, row in values)
+            return _table(file, cells, options, problems, unit)
+        count += isinstance(row[2], dict)
+        names |= dict.fromkeys(row[2] if isinstance(row[2], dict) else ())
+        if count == file.lookahead_rows:
+            break
+    if not names:
+        _require_content(file)
+        raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
+    odd = InvalidRow("it is not a JSON object")
+    named = ((n, line, row if isinstance(row, dict) else odd) for n, line, row in chain(ahead, rows))
+    return TableRows([*names], True, named, unit)
 
 
 def _records(value: Any, options: ReadOptions) -> list[Any] | None:
@@ -714,43 +751,19 @@ def _records(value: Any, options: ReadOptions) -> list[Any] | None:
 
 
 def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """A sheet of a spreadsheet, by default the first that is not empty, with python-calamine."""
-    try:
-        from python_calamine import CalamineError, CalamineWorkbook
-    except ImportError as error:
+    """Sheets of a spreadsheet, which have the same columns."""
+    sheets, others = delimited.read_sheets(file, options, problems)
+    tables = [
+        _table(file, iter(sheet.rows), options, problems, "row", sheet=sheet.name, left=sheet.left)
+        for sheet in sheets
+    ]
+    if any((table.names, table.headed) != (tables[0].names, tables[0].headed) for table in tables):
         raise InputError(
-            f"{file.name} is a spreadsheet, which needs python-calamine (pip install python-calamine); or "
-            "save it as CSV"
-        ) from error
-    try:
-        book = CalamineWorkbook.from_filelike(io.BytesIO(file.data))
-        sheets = {name: book.get_sheet_by_name(name).to_python() for name in book.sheet_names}
-    except (CalamineError, ValueError, OSError) as error:
-        raise InputError(f"{file.name} cannot be read as a spreadsheet: {error}") from error
-    filled = [name for name, rows in sheets.items() if rows]
-    if not filled:
-        raise InputError(f"{file.name} is a spreadsheet without any cells")
-    wanted = options.sheet or filled[0]
-    number = int(wanted) if wanted.isdecimal() and wanted not in sheets else 0
-    sheet = list(sheets)[number - 1] if 1 <= number <= len(sheets) else wanted
-    if not sheets.get(sheet):
-        names = ", ".join(sheets)
-        raise InputError(f"{file.name} has no cells in a sheet {wanted!r}; its sheets are: {names}")
-    others = ", ".join(repr(name) for name in filled if name != sheet)
-    if others and options.sheet is None:
-        problems.append((file.name, f"the sheet {sheet!r} is read; --sheet reads another: {others}"))
-    rows = (Cells(map(_cell, row)) for row in sheets[sheet])
-    cells = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
-    first = book.get_sheet_by_name(sheet).start or (0, 0)
-    table = _table(file, cells, options, problems, "row", sheet=sheet, first=first)
-    return replace(table, sheet=f" (sheet {sheet!r}; others, for --sheet: {others})" if others else "")
-
-
-def _cell(value: object) -> str:
-    """Text of a cell; spreadsheets store integers as floats."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return value.isoformat() if isinstance(value, date | time) else str(value)
+            f"{file.name}: the sheets differ in their columns; read them one by one with --sheet"
+        )
+    rows = chain.from_iterable(table.rows for table in tables)
+    place = f" (sheet {sheets[0].name!r}; others, for --sheet: {others})" if others else ""
+    return replace(tables[0], rows=rows, sheet=place)
 
 
 def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRows:
@@ -851,26 +864,20 @@ def _parquet_bytes(column: Any) -> int:
 
 
 def _parquet_values(file: File, name: str, column: Any) -> list[Any]:
-    unreadable = (ValueError, OverflowError, TypeError, LookupError, ImportError)
-    values: list[Any] = []
-    with suppress(*unreadable):
-        values = column.to_pylist()
-        return values
-    for row, scalar in enumerate(column, 1):
-        place = f"{file.name}, row {row}: {name!r}"
-        try:
-            values.append(scalar.as_py())
-        except UnicodeDecodeError as error:
-            raise InputError(f"{place} is called text and is not UTF-8; write it as text in UTF-8") from error
-        except unreadable as error:
-            raise InputError(f"{place} has a value that cannot be read: {error}") from error
-    return values
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{file.name}: {name!r} is called text and is not UTF-8; write it as UTF-8"
+        ) from error
+    except (ValueError, OverflowError, TypeError, LookupError, ImportError) as error:
+        raise InputError(f"{file.name}: {name!r} has a value that cannot be read: {error}") from error
 
 
 _READERS: dict[str, Callable[[File, ReadOptions, Problems], TableRows]] = {
     "arff": _read_arff,
     "csv": _read_csv,
-    "tsv": _read_tsv,
+    "tsv": partial(_read_csv, tsv=True),
     "jsonl": _read_jsonl,
     "json": _read_json,
     "excel": _read_excel,

@@ -2,25 +2,47 @@
 
 A .npz is a ZIP of .npy files, so it arrives here unpacked: the array `X`, or the only matrix in it, or the
 arrays of `scipy.sparse.save_npz`; labels are `y` or `labels`, ids are `ids`.
+
+A line of LIBSVM's format is ``label index:value index:value ...``, with indices from 1. scikit-learn parses
+valid files; errors of others are located here. Several labels have commas between them, as scikit-learn
+writes them; comments begin with #; ``qid:`` is ignored.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path, PurePosixPath
 from tokenize import TokenError
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array
+from textsvm.arrays import AnyArray, Array, Floats
 from textsvm.errors import InputError
-from textsvm.readers import libsvm
 from textsvm.readers.corpus import FIRST_INDEX, Corpus, ReadOptions, concatenate_corpora
-from textsvm.readers.files import NUMPY, File, InputFiles, check_expansion, read_files
+from textsvm.readers.files import (
+    NUMPY,
+    File,
+    FileOnDisk,
+    InputFiles,
+    Problems,
+    check_expansion,
+    read_files,
+)
 from textsvm.readers.plain_text import part_of
 from textsvm.runtime.compiled import scipy
 
+_LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight")
+#: Largest index: columns of a sparse matrix are 32-bit numbers.
+MAX_INDEX = 2**31 - 1
+_NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_LINE = re.compile(
+    rb"\s*%(n)s(?:,%(n)s)*(?:\s+qid:\d+)?(?:\s+\d+:%(n)s)*\s*(?:#.*)?" % {b"n": _NUMBER}, re.DOTALL
+)
+_FINITE = re.compile(_NUMBER)
+_TOKEN = re.compile(rb"\S+")
 _LABELS = ("y", "labels", "label")
 _SPARSE = ("csr", "csc")
 # Exceptions of NumPy for damaged files, whose header is parsed as Python literals.
@@ -34,8 +56,8 @@ def vector_format(inputs: InputFiles, files: Sequence[File]) -> str | None:
     """The format of vectors of non-empty files, None if they hold no vectors."""
     if all(file.head.startswith(NUMPY) for file in files):
         return "npy" if inputs.single else "npz"
-    has_suffix = all(PurePosixPath(file.name).suffix.lower() in libsvm.SUFFIXES for file in files)
-    if has_suffix or all(libsvm.is_libsvm(file.head) for file in files):
+    has_suffix = all(PurePosixPath(file.name).suffix.lower() in _LIBSVM_SUFFIXES for file in files)
+    if has_suffix or all(_is_libsvm(file.head) for file in files):
         return "libsvm"
     return None
 
@@ -54,7 +76,7 @@ def read_vector_files(inputs: InputFiles, format: str, options: ReadOptions | No
         raise InputError(f"{inputs.source} is empty: there is no vector in it")
     if format == "libsvm":
         first = options.recorded.get(FIRST_INDEX) if options else "1"
-        if first is None and any(map(libsvm.is_zero_based, files)):
+        if first is None and any(map(_is_zero_based, files)):
             first = "0"
             inputs.problems.append((inputs.source, "an index is 0, so indices count from 0"))
         if options and first == "0":
@@ -106,7 +128,7 @@ def as_labels(values: AnyArray) -> list[str]:
     if array.dtype.kind != "f":
         return [str(label) for label in array.tolist()]
     numbers, which = np.unique(array, return_inverse=True)
-    texts = [libsvm.number_text(number) for number in numbers.tolist()]
+    texts = [_number_text(number) for number in numbers.tolist()]
     return [texts[i] for i in which.tolist()]
 
 
@@ -125,11 +147,11 @@ def load_npy(file: File) -> AnyArray:
 
 
 def _of_libsvm(file: File, inputs: InputFiles, target: str | None, zero_based: bool) -> Corpus:
-    vectors, labels = libsvm.parse_libsvm(file, inputs.problems, zero_based)
+    vectors, labels = parse_libsvm(file, inputs.problems, zero_based)
     corpus = _corpus(inputs, "libsvm", vectors)
     corpus.part = [part_of(file.name)] * len(corpus)
     if isinstance(labels, list):
-        corpus.labels = [tuple(map(libsvm.number_text, label_set)) for label_set in labels]
+        corpus.labels = [tuple(map(_number_text, label_set)) for label_set in labels]
         if target is not None:
             raise InputError(f"{file.name} has several labels a line, which cannot be predicted as numbers")
     else:
@@ -239,3 +261,98 @@ def _set_labels(corpus: Corpus, labels: AnyArray, target: str | None) -> None:
     if not np.isfinite(numbers).all():
         raise InputError(f"labels of {corpus.source} must be finite numbers to be predicted")
     corpus.targets = numbers.tolist()
+
+
+# LIBSVM's format
+
+
+def _is_libsvm(head: bytes) -> bool:
+    """Whether most lines (the last may be cut off) have numbers, and pairs of an index and a number."""
+    lines = [line for line in head.split(b"\n") if line.split(b"#")[0].strip()]
+    lines = lines[:-1] or lines
+    matches = [line for line in lines if _LINE.fullmatch(line)]
+    return 2 * len(matches) > len(lines) and any(b":" in line for line in matches)
+
+
+def parse_libsvm(
+    file: File | FileOnDisk, problems: Problems, zero_based: bool = False
+) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
+    """Vectors of a file, and numbers as labels: tuples of numbers if a line has several.
+
+    With `zero_based`, indices count from 0, as in files of XGBoost and LightGBM. The width is the largest
+    index, or the number after it. `problems` gets ignored parts; an InputError names line and column.
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    several, query, underscore = _inspect(file)
+    vectors: Array = None
+    labels, reason = [], "a number has _ in it"
+    try:
+        if not underscore:
+            with file.open() as stream:
+                vectors, labels = load_svmlight_file(stream, zero_based=zero_based, multilabel=several)
+    except (ValueError, OverflowError, MemoryError) as error:
+        reason = str(error)
+    valid = vectors is not None and np.isfinite(vectors.data).all() and vectors.shape[1] <= MAX_INDEX
+    if not valid or not (isinstance(labels, list) or np.isfinite(labels).all()):
+        with file.open() as stream:
+            for number, line in enumerate(stream, 1):
+                content = line.partition(b"#")[0]
+                tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(content)]
+                if tokens and (first_error := _line_error(tokens, 1 - zero_based)) is not None:
+                    column, message = first_error
+                    raise InputError(f"{file.name}, line {number}, column {column}: {message}")
+        raise InputError(f"{file.name} cannot be read in LIBSVM's format: {reason}")
+    if not vectors.shape[0]:
+        raise InputError(f"{file.name} holds no vector; a line of LIBSVM's format is `label index:value ...`")
+    if query:
+        problems.append((file.name, "qid: is left out; examples are not ranked within queries"))
+    starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MAX_INDEX else vectors.indptr
+    vectors.indptr, vectors.indices = starts, vectors.indices.astype(starts.dtype)
+    return vectors, labels
+
+
+def _is_zero_based(file: File | FileOnDisk) -> bool:
+    """Whether an index is 0."""
+    with file.open() as stream:
+        return any(re.search(rb"\s0+:", line.partition(b"#")[0]) for line in stream)
+
+
+def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
+    """Whether lines have several labels, a qid:, and numbers with _, which only Python accepts."""
+    several, query, underscore = False, False, False
+    with file.open() as stream:
+        for line in stream:
+            several = several or (b"," in line and b"," in line.split(None, 1)[0])
+            query = query or b"qid:" in line
+            underscore = underscore or (b"_" in line and b"_" in line.partition(b"#")[0])
+    return several, query, underscore
+
+
+def _is_finite(token: bytes) -> bool:
+    """Whether a token is a finite decimal number."""
+    return _FINITE.fullmatch(token) is not None and isfinite(float(token))
+
+
+def _line_error(tokens: list[tuple[bytes, int]], first: int) -> tuple[int, str] | None:
+    """Column and description of the first error of a line; None if it is valid."""
+    last = first - 1
+    for number, (token, column) in enumerate(tokens):
+        index, _, value = token.partition(b":")
+        shown = repr(token[:40].decode("utf-8", "replace"))
+        if number == 0 and not all(map(_is_finite, token.split(b","))):
+            return column, f"{shown} is no finite number, the label; a line is `label index:value ...`"
+        if number == 0 or (number == 1 and token.startswith(b"qid:")):
+            continue
+        if index.isdigit() and int(index[:20]) < first:
+            return column, f"the index is 0, and indices count from {first}: write the file with such indices"
+        if not (index.isdigit() and last < int(index[:20]) <= MAX_INDEX and _is_finite(value)):
+            sentence = f"{shown} is not `index:value` with a finite number, an index above {last}"
+            return column, f"{sentence}, and of at most {MAX_INDEX:,}; indices ascend in a line"
+        last = int(index)
+    return None
+
+
+def _number_text(number: float) -> str:
+    """The shortest text of a number: 1 and not 1.0."""
+    return repr(float(number)).removesuffix(".0")

@@ -134,13 +134,13 @@ class LabelledRows:
         from openpyxl import load_workbook
 
         book = load_workbook(io.BytesIO(form.file.data), rich_text=True)
-        sheet, column = book[form.sheet], form.first[1] + len(form.names)
+        sheet, column = book[form.sheet], form.left + len(form.names)
         lines = [(cells.line, row) for row, cells in self._collected if isinstance(cells, SourceRow)]
         for line, values in [(form.header_line, {name: name for name in self._names}), *lines]:
             for place, value in enumerate(values.values() if line else (), column + 1):
-                fill(sheet, form.first[0] + line, place, value)
+                fill(sheet, line, place, value)
                 if line == form.header_line:
-                    old, new = (sheet.cell(form.first[0] + line, k) for k in (column, place))
+                    old, new = (sheet.cell(line, k) for k in (column, place))
                     new._style = copy(old._style)
         if any(cell.data_type == "f" for row in sheet.iter_rows() for cell in row):
             self.say("note: its formulas have no values until a spreadsheet program opens the file")

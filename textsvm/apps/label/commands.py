@@ -105,14 +105,16 @@ class TextReading:
     label: str | None = option_field("--import, --export: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
-    header: options.Header = None
+    table: options.Table = None
     sheet: options.Sheet = None
     encoding: options.Encoding = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         text = None if self.text is None else ",".join(self.text)
-        return vars(self) | {"text": text, "label_separator": ";" if several else None}
+        named = {name: value for name, value in vars(self).items() if name != "table"}
+        form = options.form_of_table(self.table) | {"label_separator": "" if several else None}
+        return named | form | {"text": text}
 
 
 @options.with_groups

@@ -1,0 +1,91 @@
+"""Tables that were read wrongly once (`cases` beside TEXTSVM_DATA): each is read right, refused or said."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from textsvm.errors import InputError
+from textsvm.readers.read import read_corpus
+
+CASES = Path(os.environ.get("TEXTSVM_DATA", "")).parent / "cases"
+
+pytestmark = pytest.mark.skipif(not (CASES / "README.md").is_file(), reason="no folder of cases")
+
+GERMAN = {"text": "Beschreibung", "label": "Kategorie"}
+SEVERAL = {"label_separator": ""}  # as --multilabel
+#: File, options, number of documents, labels (None: any), and a pattern of the notes and warnings.
+READ = [
+    ("title_rows.xlsx", GERMAN, 60, {"Konto", "Rechnung", "Versand"}, "row 3.*header"),
+    ("merged_labels.xlsx", GERMAN, 60, {"Konto", "Rechnung", "Versand"}, "merged cells"),
+    ("hidden_sheet.xlsx", GERMAN, 60, {"Konto", "Rechnung", "Versand"}, "'Tickets' is read.*hidden"),
+    ("tags.xlsx", {"text": "Text", "label": "Tags", **SEVERAL}, 90, {"Konto", "Rechnung", "Versand"}, "','"),
+    ("tags.xlsx", {"text": "Text", "label": "Tags"}, 90, None, "--multilabel"),
+    ("error_cells.xlsx", GERMAN, None, {"Konto", "Rechnung", "Versand"}, "#N/A"),
+    ("total_row.csv", GERMAN, 60, {"Konto", "Rechnung", "Versand"}, "total.*Summe"),
+    ("codepage.csv", GERMAN, 60, None, "St”rung.*--encoding cp850.*Störung"),
+    ("codepage.csv", {**GERMAN, "encoding": "cp850"}, 60, {"Störung", "Konto", "Versand"}, None),
+    ("tsv_quoted.tsv", {}, 60, {"motor", "garden"}, "quotes"),
+    ("orange.tab", {}, 40, {"motor", "garden"}, "further line of the header"),
+    ("label_studio_min.json", SEVERAL, 60, {"motor", "garden", "law"}, None),
+    ("fasttext_comma.txt", SEVERAL, 60, {"motor", "garden", "law"}, "comma"),
+    ("fasttext_glued.txt", {}, 60, {"motor", "garden", "law"}, "comma"),
+    ("nominal.arff", {}, 40, {"motor", "garden"}, "language_class"),
+    ("numbers.arff", {"numbers": "a,b"}, None, {"x", "y"}, None),
+    ("jigsaw.csv", {"label": "garden,motor,law", **SEVERAL}, None, {"garden", "motor", "law"}, None),
+    ("pylist.csv", SEVERAL, None, {"garden", "motor", "law", "extra"}, "lists of labels"),
+    ("nan.csv", {}, None, {"nan", "cmn", "yue"}, None),
+    ("teach.jsonl", {}, None, {"garden", "motor", "law"}, "left out"),
+    ("esc2.csv", {}, None, {"a", "b"}, None),
+    ("sep.csv", {"text": "Text", "label": "Kategorie"}, None, {"garden", "motor"}, None),
+    ("rtab.tsv", {}, None, {"a", "b"}, "names"),
+    ("cols.json", {}, None, None, None),
+    ("end.txt", {}, None, {"a", "b"}, None),
+]
+#: File, options, and the refusal.
+REFUSED = [
+    ("title_rows.xlsx", {}, r"header.*row 3"),
+    ("text_tab_label.tsv", {}, r"swapped.*--text 1 --label 2"),
+    ("german_numbers.csv", {"text": "Beschreibung", "target": "Betrag"}, r"--table decimal=comma"),
+    ("numbers.arff", {}, r"--numbers a,b"),
+    ("small.ris", {}, r"references.*CSV"),
+]
+
+
+def names(corpus):
+    labels = corpus.labels or []
+    return {name for label in labels for name in ([label] if isinstance(label, str) else label)}
+
+
+def said(corpus):
+    return "\n".join(
+        [
+            corpus.reading_line,
+            *corpus.warnings,
+            *(f"{place}: {problem}" for place, problem in corpus.problems),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("file", "options", "n", "labels", "pattern"), READ)
+def test_case_is_read_right(file, options, n, labels, pattern):
+    corpus = read_corpus(CASES / file, **options)
+    assert n is None or len(corpus) == n, said(corpus)
+    assert labels is None or names(corpus) == labels
+    assert pattern is None or re.search(pattern, said(corpus)), said(corpus)
+
+
+@pytest.mark.parametrize(("file", "options", "pattern"), REFUSED)
+def test_case_is_refused(file, options, pattern):
+    with pytest.raises(InputError) as caught:
+        read_corpus(CASES / file, **options)
+    assert re.search(pattern, str(caught.value)), caught.value
+    assert "--skip-invalid" not in str(caught.value)
+
+
+def test_numbers_with_a_comma():
+    path = CASES / "german_numbers.csv"
+    corpus = read_corpus(path, text="Beschreibung", target="Betrag", decimal=",")
+    assert min(corpus.targets) >= 100
+    assert max(corpus.targets) > 1000

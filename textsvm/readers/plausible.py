@@ -1,0 +1,250 @@
+"""Checks of a corpus: data that contradict the guesses of its readers.
+
+Data that cannot have been read right are an InputError; rows that are no documents are left out with a
+warning; the rest is a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain, islice
+from math import isclose
+from statistics import fmean
+
+from textsvm.errors import InputError, first_few, printable
+from textsvm.readers.corpus import (
+    USUAL,
+    Corpus,
+    NumberCell,
+    ReadOptions,
+    is_number,
+    split_label,
+)
+
+_FEW = 10  #: Fewest documents in which a row may contradict the others
+_IN_CLASSES = 0.9  #: Least share of documents of classes of several, if one alone in its class is no document
+_HEADER_LINES = 3  #: First rows that may be further lines of a header
+#: Words of further lines of a header: usual names of columns, types and roles.
+_HEADER_WORDS = {name for names in USUAL.values() for name in names} | {
+    *(
+        "string",
+        "str",
+        "object",
+        "varchar",
+        "nominal",
+        "discrete",
+        "continuous",
+        "categorical",
+        "meta",
+        "type",
+    )
+}
+_TOTAL = re.compile(
+    r"(?:(?:grand |zwischen|gesamt|sub-?)?(?:total|summe|sum)|gesamt|insgesamt|anzahl|count|average|mean|"
+    r"mittelwert|durchschnitt|suma|totale?s?|итого|合計|总计)(?: \S+)?\s*:?",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"[^\d\s]+(?:\s[^\d\s]+)?")  #: Of a column
+LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
+#: Words of another charset: symbols or capitals between small letters, or many letters with marks.
+_WORD = re.compile(
+    r"[^\W\d_]+(?:[\x80-\x9f¡-¨«¬¯-´¶¸-¿×÷‚„†‡ˆ‰‹‘“”˜›€][^\W\d_]+)+|"
+    r"[^\W\d_]*(?:[a-zß-ÿ][À-ÞŠŒŽŸ][a-zß-ÿ]|[À-ÿ]{4,})[^\W\d_]*"
+)
+_WITH_MARKS = re.compile(r"[^\W\d_]*[À-ÿ][^\W\d_]*")
+_CHARSETS = ("cp850", "cp1251", "mac_roman", "cp1250", "koi8_r", "cp1253", "cp866", "cp852")  #: Usual first
+_SAMPLE = 2000  #: Documents in which words are looked for
+#: Numbers whose marks are surely decimal or of groups, by the decimal mark, and numbers that may be either.
+_SURELY = {
+    mark: re.compile(
+        rf"[-+]?(?:\d{{1,3}}(?:\{group}\d{{3}})+\{mark}\d+|\d+\{mark}(?:\d{{1,2}}|\d{{4,}})|0+\{mark}\d+|"
+        rf"\d{{4,}}\{mark}\d+|\d{{1,3}}(?:\{group}\d{{3}}){{2,}})"
+    )
+    for mark, group in ((".", ","), (",", "."))
+}
+_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")
+
+
+def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
+    """The corpus without rows that are no documents, with warnings; InputError if it was misread."""
+    options.warn(*corpus.warnings)
+    corpus = replace(corpus, warnings=options.warnings)
+    _check_charset(corpus, options)
+    if not options.labelled:
+        return corpus
+    corpus = _with_lists(corpus, options)
+    if corpus.format not in ("folders", "mail", "reuters", "fasta"):
+        corpus = _without_foreign_rows(corpus, options)
+    _check_swapped(corpus)
+    return options.interpreted(corpus)
+
+
+def _single(corpus: Corpus) -> list[str]:
+    """Labels or numbers as texts; several labels are joined."""
+    labels = corpus.labels or [*map(str, corpus.targets or ())] or [""] * len(corpus)
+    return [label if isinstance(label, str) else "\0".join(label) for label in labels]
+
+
+def _shown(text: str) -> str:
+    text = " ".join(printable(text).split())
+    return repr(text if len(text) <= 30 else f"{text[:30]}…")
+
+
+# Rows
+
+
+def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
+    """The corpus without further lines of the header at its beginning, and a row of totals at its end."""
+    n, texts, labels, out = len(corpus), corpus.texts, _single(corpus), dict[int, str]()
+    counts, last, numbers = Counter(labels), n - 1, corpus.targets
+    several = [label for label, count in counts.items() if count > 1]
+    if n < _FEW or len(texts) < n or not (numbers or counts.total() > len(several) > 0):
+        return corpus
+    shortest, half = min(map(len, islice(texts, _HEADER_LINES, n))), sorted(map(len, texts))[n // 2] / 2
+    if numbers is None and sum(counts[label] for label in several) < _IN_CLASSES * n - 2:
+        return corpus
+    for i in range(_HEADER_LINES):
+        words, name = {texts[i].strip().casefold(), labels[i].casefold()}, _NAME.fullmatch(texts[i].strip())
+        bare = name and len(texts[i]) < min(half, shortest)
+        if numbers or counts[labels[i]] > 1 or not (bare or words & _HEADER_WORDS):
+            break
+        out[i] = "a further line of the header"
+    total = bool(_TOTAL.fullmatch(texts[last].strip()) or _TOTAL.fullmatch(labels[last]))
+    if numbers:
+        sums: list[float] = [sum(numbers[:-1]), fmean(numbers[:-1]), last]
+        total = total or (len(texts[last]) < half and any(isclose(numbers[-1], x) for x in sums))
+    else:
+        total = total or (is_number(labels[last]) and not any(map(is_number, several)))
+        total = total and counts[labels[last]] == 1
+    if total:
+        out[last] = "a row of totals"
+    for i, kind in out.items():
+        row = f"({_shown(labels[i])}: {_shown(texts[i])}), document {corpus.ids[i]} of {corpus.source}"
+        options.warn(f"{kind} is left out {row}")
+    return corpus.subset([i for i in range(n) if i not in out]) if out else corpus
+
+
+def _check_swapped(corpus: Corpus) -> None:
+    """InputError if there are more labels than texts, which repeat and are shorter."""
+    if not corpus.labels or not corpus.of_single_texts or len(corpus) < _FEW:
+        return
+    labels, texts = _single(corpus), set(corpus.texts)
+    longer = fmean(map(len, labels)) > fmean(map(len, corpus.texts))
+    if longer and len(set(labels)) > len(texts) and 2 * len(texts) <= len(labels):
+        text, label = (first_few(corpus.reading.get(role, ())) for role in ("text", "label"))
+        remedy = f"name the columns: --text {label} --label {text}" if label else "write the label first"
+        raise InputError(
+            f"texts and labels of {corpus.source} seem to be swapped: {len(set(labels)):,} labels such as "
+            f"{_shown(labels[0])} of {len(texts):,} texts such as {_shown(corpus.texts[0])}; {remedy}"
+        )
+
+
+# Labels
+
+
+def _with_lists(corpus: Corpus, options: ReadOptions) -> Corpus:
+    """The corpus with labels without a separator at their end, and lists as tuples if several are read."""
+    cells = [(label,) if isinstance(label, str) else label for label in corpus.labels or ()]
+    labels = set(chain.from_iterable(cells))
+    bare = {label: label.rstrip(f" {LABEL_SEPARATORS[:3]}") or label for label in labels}
+    ends = sorted(label for label, name in bare.items() if name != label)
+    if ends and labels.issuperset(map(bare.__getitem__, ends)):
+        options.warn(f"labels with a separator at their end, such as {ends[0]!r}, are read without")
+        cells = [tuple(bare[label] for label in labels) for labels in cells]
+    names = {labels[0] for labels in cells if len(labels) == 1}
+    separator = (
+        None if options.label_separator else _separator_of(names, several=options.label_separator == "")
+    )
+    lists = sorted(label for label in names if separator and separator in label)
+    if options.label_separator == "":
+        separator = separator or LABEL_SEPARATORS[0]
+        if lists and separator != LABEL_SEPARATORS[0]:
+            place = f"such as {_shown(lists[0])} are split at {separator!r} (--label-separator)"
+            corpus.problems.append((corpus.source, f"labels {place}"))
+        options.decide(label_separator=separator)
+        cells = [split_label(labels[0], separator) if len(labels) == 1 else labels for labels in cells]
+    elif separator:
+        parts = {part.strip() for label in names for part in label.split(separator)}
+        options.warn(
+            f"{len(names):,} classes are lists of {len(parts):,} names such as {_shown(lists[0])}; learn the "
+            f"names with --multilabel --label-separator {separator!r}"
+        )
+    single = options.label_separator is None and all(isinstance(label, str) for label in corpus.labels or ())
+    return (
+        corpus
+        if corpus.labels is None
+        else replace(corpus, labels=[x[0] for x in cells] if single else cells)
+    )
+
+
+def _separator_of(labels: Collection[str], several: bool) -> str | None:
+    """The separator of labels that are lists of fewer names; `several`: lists are expected."""
+    for separator in LABEL_SEPARATORS:
+        lists = [[part.strip() for part in label.split(separator)] for label in labels]
+        listed = {part for parts in lists if len(parts) > 1 for part in parts if part}
+        counts = Counter(part for parts in lists for part in {*parts})
+        places = [{*column} for column in zip(*lists, strict=False)]
+        grid = len({*map(len, lists)}) == 1 and sum(map(len, places)) == len(counts)  # red/small, red/large
+        again = sum(counts[part] > 1 for part in listed)
+        is_list = several or (len(counts) < len(labels) and not grid)
+        if listed and is_list and again >= (0.5 if several else 0.8) * len(listed):
+            return separator
+    return None
+
+
+# Numbers and charsets
+
+
+def decimal_mark(columns: Mapping[str, Iterable[object]], separator: str | None, file: str) -> str | None:
+    """The decimal mark of columns of numbers; None if all are whole. InputError if it is unclear.
+
+    Numbers such as 1.932 that are separated by commas have a point, unless whole numbers are among them.
+    """
+    for name, column in columns.items():
+        texts = (cell for cell in column if isinstance(cell, str) and not isinstance(cell, NumberCell))
+        cells = ["".join(text.split()) for text in texts]
+        marks = [mark for mark in ",." if any(map(_SURELY[mark].fullmatch, cells))]
+        unclear = [cell for cell in cells if _EITHER.fullmatch(cell)]
+        if not marks and separator == "," and all("." in cell for cell in unclear):
+            marks = ["."] if len(unclear) < _HEADER_LINES or not any(map(str.isdecimal, cells)) else []
+        if len(marks) == 1:
+            return marks[0]
+        if marks or unclear:
+            examples = first_few([*dict.fromkeys(unclear or cells)])
+            raise InputError(
+                f"{file}: is the decimal mark of {name!r} a comma or a point ({examples})? Add --table "
+                "decimal=comma or decimal=point"
+            )
+    return None
+
+
+def _check_charset(corpus: Corpus, options: ReadOptions) -> None:
+    """Warn of words with symbols of a wrong charset, and name charsets that make letters of them."""
+    if "Windows-1252" not in str(corpus.reading.get("encoding")):
+        return
+    sample = [*set(_single(corpus)), *islice(corpus.texts, _SAMPLE)]
+    words = set(chain.from_iterable(map(_WORD.findall, sample)))
+    usual = set(chain.from_iterable(map(_WITH_MARKS.findall, sample))) - words
+    read = {
+        charset: [x for word in sorted(words) if (x := _in_charset(word, charset))] for charset in _CHARSETS
+    }
+    best = max(_CHARSETS, key=lambda charset: len(read[charset]))
+    if 2 * len(read[best]) > max(len(words), len(usual)):
+        word = next((word for word in sorted(words) if _in_charset(word, best)), "")
+        others = [name for name in _CHARSETS if len(read[name]) == len(read[best]) and name != best]
+        options.warn(
+            f"{corpus.source} is not Windows-1252: {word} is no word; --encoding {best} reads {read[best][0]}"
+            + f" (or try {first_few(others, 2)})" * bool(others)
+        )
+
+
+def _in_charset(word: str, charset: str) -> str:
+    """The bytes of a word in a charset; "" unless they are letters, with capitals at the beginning or all."""
+    try:
+        word = word.encode("cp1252", "textsvm-windows-1252").decode(charset, "replace")
+    except UnicodeEncodeError:  # it was UTF-8
+        return ""
+    return word if word.isalpha() and (word.isupper() or word[1:].islower()) else ""
