@@ -55,7 +55,7 @@ def launched(monkeypatch):
     monkeypatch.setattr(device, "require_memory", lambda *_: None)
     monkeypatch.setattr(device, "shared_memory", lambda: 227 << 10)
     monkeypatch.setattr(device, "fast_float64", lambda: True)
-    monkeypatch.setattr(vectors_cuda, "_waves", lambda: 8)
+    monkeypatch.setattr(device, "multiprocessors", lambda: 1)
     return found
 
 

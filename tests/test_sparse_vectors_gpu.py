@@ -10,7 +10,7 @@ from textsvm.gram.build import gram_of_rows
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.linalg import products_cuda, sparse_vectors_cuda
 from textsvm.linalg.sparse_cuda import Finish
-from textsvm.linalg.sparse_vectors_cuda import ProductMethod, SparseColumns, sparse_columns, upload
+from textsvm.linalg.sparse_vectors_cuda import SparseColumns, sparse_columns, upload
 from textsvm.linalg.vectors import Vectors
 from textsvm.linalg.vectors_cuda import DigitColumns
 from textsvm.runtime import device as devices
@@ -129,7 +129,7 @@ KINDS = {"one": 1, "whole": 100, "real": 0}
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 @pytest.mark.parametrize("whole", KINDS.values(), ids=KINDS)
 def test_vectors_that_are_made_dense(kernel, whole, device, monkeypatch):
-    monkeypatch.setattr(sparse_vectors_cuda, "choose", lambda sparsity: ProductMethod("digits", "dense"))
+    monkeypatch.setattr(sparse_vectors_cuda, "choose", lambda sparsity: ("digits", "dense"))
     x, others = sparse(500, 70, whole=whole), sparse(80, 70, seed=1, whole=whole)
     rows = kernel.rows(Vectors(x), device)
     assert isinstance(rows.columns, DigitColumns if kernel.function.name else SparseColumns)

@@ -202,16 +202,14 @@ class CachedGram(Gram):
         now = int(used.max(initial=0)) + 1
         used[self._slots[wanted[resident]]] = now
         missing = wanted[~resident]
-        # Rows in use have the latest stamp, and there are at least as many other slots as missing rows.
-        victims = self._victims(len(missing)) if len(missing) else missing
+        # The least recently used slots (reports/tiers.md compares other rules): rows in use have the latest
+        # stamp, and there are at least as many other slots as missing rows.
+        count = len(missing)
+        victims = np.argpartition(used, count - 1)[:count] if count else missing
         for start in range(0, len(missing), self.staging):
             piece = slice(start, start + self.staging)
             self._fill(missing[piece], victims[piece])
         used[victims] = now
-
-    def _victims(self, count: int) -> Ints:
-        """Least recently used slots; reports/tiers.md compares other rules."""
-        return np.argpartition(self._window.used, count - 1)[:count]
 
     def _fill(self, rows: Ints, slots: Ints) -> None:
         evicted = self._owner[slots]

@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Json
-from textsvm.errors import InputError
+from textsvm.errors import InputError, os_errors
 from textsvm.gram.panels import Panels
 from textsvm.gram.plan import show_bytes
 from textsvm.kernels.base import Kernel
@@ -96,11 +96,6 @@ class StoredGram:
     panels: Panels
     manifest: Mapping[str, Any]
 
-    @property
-    def place(self) -> str:
-        """Location for people."""
-        return f"stored in {self.store.folder}"
-
     def writing(self) -> AbstractContextManager[None]:
         """Lock the store for writing this Gram."""
         return self.store.writing([self])
@@ -108,10 +103,8 @@ class StoredGram:
     def begin(self) -> None:
         """Write its manifests; inside `Store.lock`."""
         self.store.note(self.manifest["texts"])
-        try:
+        with os_errors(f"cannot write {self.panels.folder}"):
             self.panels.folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot write {self.panels.folder}: {error.strerror}") from error
         sync_folder(self.store.folder)
         if not (self.panels.folder / _GRAM).exists():
             _write_json(self.panels.folder / _GRAM, self.manifest)
@@ -172,13 +165,11 @@ class Store:
             return
         with self.lock():
             for manifest in filter(is_other, others):  # another process may have deleted it
-                try:
+                with os_errors(f"cannot delete {manifest.parent}"):
                     # Before the manifest, which says that they are old.
                     for panel in manifest.parent.glob("*.rows"):
                         panel.unlink()
                     shutil.rmtree(manifest.parent)
-                except OSError as error:
-                    raise InputError(f"cannot delete {manifest.parent}: {error.strerror}") from error
 
     def _require_same(self, texts: Mapping[str, Any]) -> None:
         stored = self.texts
@@ -243,11 +234,9 @@ class Store:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Exclude other writing processes; the lock ends with the process."""
-        try:
+        with os_errors(f"cannot write the store {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise InputError(f"cannot write the store {self.folder}: {error.strerror}") from error
         with open(handle, "r+", encoding="ascii", errors="replace") as stream:
             if not try_lock(stream.fileno()):
                 who = stream.read(20).strip()
@@ -301,12 +290,9 @@ def _add(state: Any, value: Any) -> None:
 
 
 def _names(folder: Path) -> list[str]:
-    try:
+    with os_errors(f"cannot read the store {folder}"), suppress(FileNotFoundError):
         return os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise InputError(f"cannot read the store {folder}: {error.strerror}") from error
+    return []
 
 
 def _read_json(path: Path, types: Mapping[str, type]) -> Json:

@@ -225,7 +225,7 @@ class StoredRows(PanelRows):
     def description(self) -> str:
         """Location of the rows, and whether they were there already, for people."""
         origin = "found" if not self.made else f"{self.made:,} of {self.panels.count:,} panels made"
-        return f"{self._stored.place} ({origin})"
+        return f"stored in {self._stored.store.folder} ({origin})"
 
     @property
     def complete_share(self) -> float:
@@ -396,7 +396,8 @@ def _complete(store: Store, several: list[tuple[StoredGram, GramRequest]], progr
     """Compute missing panels of equal size, of each Gram in turn; nothing if no pass has all kernels."""
     request = several[0][1]
     shared = _SharedPass([request for _, request in several])
-    if not shared.possible(request.kernel.structure.read(request.examples.take(np.arange(1)))):
+    first = request.kernel.structure.read(request.examples.take(np.arange(1)))
+    if shared.sharing.columns(shared.kernels, first, shared.device) is None:
         return
     with store.writing([stored for stored, _ in several]), ExitStack() as opened:
         missing = [stored.panels.missing() for stored, _ in several]  # another process may have computed some
@@ -426,10 +427,6 @@ class _SharedPass:
         self.device = requests[0].device
         self._columns: tuple[int, SharedColumns] | None = None
         self._rows: tuple[SharedColumns, bytes, list[Array]] | None = None
-
-    def possible(self, documents: Documents) -> bool:
-        """Whether a single pass gives rows of all kernels."""
-        return self.sharing.columns(self.kernels, documents, self.device) is not None
 
     def columns(self, start: int, documents: Documents) -> SharedColumns:
         """The documents from `start` on as columns."""

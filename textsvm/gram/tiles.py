@@ -46,7 +46,7 @@ class TileRecipe:
         """Whether tiles have the bits of the whole matrices."""
         if self.sharing is None:
             return bool(self.kernels[0].cost.tileable(documents, self.device))
-        return self.device == "cpu" and self.sharing.tileable(self.kernels, documents)
+        return self.device == "cpu" and self.sharing.tileable
 
     def tile(self, rows: Documents, columns: Documents) -> list[Floats32]:
         """Tile of each matrix, on the host; of a block with itself if `rows` is `columns`."""

@@ -236,6 +236,9 @@ class SharedColumns(Protocol):
     def rows(self, indices: Ints) -> list[Array]:
         """Rows of each kernel, shape (len(indices), n), float32."""
 
+    def cross(self, others: Documents) -> list[Array]:
+        """Values of other documents with the columns, a matrix for each kernel."""
+
 
 class Sharing(ABC):
     """Work that several kernels of a grid share on the same documents.
@@ -243,6 +246,9 @@ class Sharing(ABC):
     Subclasses are frozen dataclasses of the parameters on which the work depends: kernels share it if their
     `Cost.sharing` is equal.
     """
+
+    #: Whether tiles of the matrices of a pass have the same bits on a CPU; see `Cost.tileable`.
+    tileable: ClassVar[bool] = False
 
     def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
         """Positions of the kernels that are computed in each pass, in the order of `grams`.
@@ -265,13 +271,11 @@ class Sharing(ABC):
         """Kernel matrices against fixed documents, computed on demand; None without a shared pass."""
         return None
 
-    def tileable(self, kernels: Sequence[Any], documents: Documents) -> bool:
-        """Whether tiles of the matrices of a pass have the same bits; see `Cost.tileable`."""
-        return False
-
     def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Array]:
         """Kernel values of others with documents, a matrix for each kernel, on the CPU."""
-        raise TypeError(f"{type(self).__name__} has no tiles")
+        if (columns := self.columns(kernels, documents, devices.select("cpu"))) is None:
+            raise TypeError(f"{type(self).__name__} has no tiles")
+        return columns.cross(others)
 
 
 class Cost:

@@ -221,9 +221,8 @@ def finish_half(total: Floats32, scale: Floats, out: Floats32) -> None:
         first, last = piece
         with np.errstate(all="ignore"):  # below the diagonal, which is replaced
             for few in _few(first, last):
-                out[few, few.start :] = total[few, few.start :] * np.multiply.outer(
-                    scale[few], scale[few.start :]
-                )
+                by = np.multiply.outer(scale[few], scale[few.start :])
+                out[few, few.start :] = total[few, few.start :] * by
         tile = out[first:last, first:last]
         np.copyto(tile, tile.T.copy(), where=np.tri(last - first, k=-1, dtype=bool))
         out[last:, first:last] = out[first:last, last:].T

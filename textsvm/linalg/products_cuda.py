@@ -225,12 +225,9 @@ class CudaColumns:
         narrow, wide = self._narrow_product(tile.narrow, skip), self._wide_product(tile, skip)
         x, blocks = tile.x, (len(out), -(-self.n // width))
         argument = gpu.structure(
-            PRODUCTS, which=tile.which, indptr=x.indptr, features=x.features, values=x.values,
-            place=self.place, lists=self.lists, list_documents=self.list_documents,
-            list_values=self.list_values, tile=narrow, wide=wide, ld=self.height - skip, skip=skip,
+            PRODUCTS, self, x, which=tile.which, tile=narrow, wide=wide, ld=self.height - skip, skip=skip,
             row_scale=factors.scale, scale=self.factors.scale, out=out,
-            n=self.n, width=width, half=first is not None, unit=unit,
-            **finish_fields(self.kernel),
+            width=width, half=first is not None, unit=unit, **finish_fields(self.kernel),
         )  # fmt: skip
         kernel = gpu.function(SOURCE, "rows", defines)
         kernel.max_dynamic_shared_size_bytes = _shared()

@@ -145,9 +145,16 @@ class CudaRows:
     ) -> None:  # fmt: skip
         """A pass with the arrays of newton.cu's Pass; `spread` receives products at their rows."""
         arguments = gpu.structure(
-            PASS, index=index, indptr=self.indptr, features=self.features, values=self.values, dense=dense,
-            shift=shift, factor=factor, out=out, spread=spread, n=len(out),
-        )  # fmt: skip
+            PASS,
+            self,
+            index=index,
+            dense=dense,
+            shift=shift,
+            factor=factor,
+            out=out,
+            spread=spread,
+            n=len(out),
+        )
         if len(out):
             group = GROUPS[0] if len(self.values) <= SHORT * len(self) else GROUPS[1]
             kernel = gpu.function(SOURCE, "pass", (("COLUMNS", width), ("GROUP", group)))
@@ -237,9 +244,16 @@ class CudaLists:
             return self.x.add_to(sums, dense, unit)
         feature, begin = self.pieces
         arguments = gpu.structure(
-            LISTS, feature=feature, begin=begin, starts=self.starts, rows=self.rows,
-            values=self.values, dense=dense, unit=unit, sums=sums, n=len(feature), list=LIST,
-        )  # fmt: skip
+            LISTS,
+            self,
+            feature=feature,
+            begin=begin,
+            dense=dense,
+            unit=unit,
+            sums=sums,
+            n=len(feature),
+            list=LIST,
+        )
         if len(feature):
             kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", dense.shape[1]), ("GROUP", GROUPS[0])))
             kernel((-(-len(feature) * 32 // BLOCK),), (BLOCK,), (arguments,))

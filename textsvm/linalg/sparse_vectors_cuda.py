@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -70,15 +70,8 @@ class Sparsity:
         return seconds
 
 
-class ProductMethod(NamedTuple):
-    """ "columns" or "digits", and its description for the user."""
-
-    name: str
-    description: str
-
-
-def choose(sparsity: Sparsity) -> ProductMethod:
-    """Method with the smallest predicted time, `columns` in a tie."""
+def choose(sparsity: Sparsity) -> tuple[str, str]:
+    """Method with the smallest predicted time, `columns` in a tie, and its description for the user."""
     seconds = sparsity.seconds
     name = min(seconds, key=lambda way: seconds[way])
     texts = {
@@ -86,20 +79,20 @@ def choose(sparsity: Sparsity) -> ProductMethod:
         "digits": "sparse vectors made dense",
     }
     others = "".join(f"; by {way} {seconds[way]:.2g} s" for way in seconds if way != name)
-    return ProductMethod(name, f"{texts[name]} (predicted {seconds[name]:.2g} s{others})")
+    return name, f"{texts[name]} (predicted {seconds[name]:.2g} s{others})"
 
 
 def sparse_columns(values: Array, finish: Finish) -> DigitColumns | SparseColumns:
     """Prepare the vectors of a CSR matrix (n, d), sorted and without duplicates, for kernel values."""
     x = upload(values)
     sparsity = sparsity_of(x, finish)
-    way = choose(sparsity)
-    if way.name == "digits":
+    name, description = choose(sparsity)
+    if name == "digits":
         digits = digits_of(dense_vectors(x, values.dtype), finish)
         if digits is not None:
-            return DigitColumns(values, digits, finish, way.description)
-        way = choose(replace(sparsity, room=0))
-    return SparseColumns(x, finish, way.description)
+            return DigitColumns(values, digits, finish, description)
+        _, description = choose(replace(sparsity, room=0))
+    return SparseColumns(x, finish, description)
 
 
 class SparseColumns:

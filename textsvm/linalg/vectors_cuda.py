@@ -321,7 +321,7 @@ class DigitColumns:
         name = "one" if len(out) == 1 else "few"
         kernel = gpu.function(SOURCE, name, defines(columns.grid.way, self.finish.name))
         kernel.max_dynamic_shared_size_bytes = room
-        size = min(-(-self.n * lanes // 256), _waves())
+        size = min(-(-self.n * lanes // 256), 8 * gpu.multiprocessors())  # blocks that keep the GPU busy
         work = self._work(out, rows, which, columns)
         kernel((size,), (256,), (work, np.int32(lanes)), shared_mem=shared)
 
@@ -361,11 +361,6 @@ def _groups(columns: Digits, m: int, n: int, *, half: bool) -> list[int]:
     high, wide, group = _high(columns.grid.way), -(-n // WIDE), _group(columns, m)
     starts = range(0, -(-m // high), group)
     return [group * (wide - (start * high // WIDE if half else 0)) for start in starts]
-
-
-def _waves() -> int:
-    """Blocks that keep the GPU busy."""
-    return 8 * gpu.multiprocessors()
 
 
 class Float64Columns:

@@ -102,14 +102,9 @@ class Conformity:
         for promised in COVERAGES:
             sets = self.sets(probability, promised)
             sizes = sets.sum(axis=1)
-            rows.append(
-                {
-                    "promised": promised,
-                    "coverage": float(sets[np.arange(len(codes)), codes].mean()),
-                    "mean_size": float(sizes.mean()),
-                    "single": float((sizes == 1).mean()),
-                }
-            )
+            coverage = float(sets[np.arange(len(codes)), codes].mean())
+            row = {"promised": promised, "coverage": coverage, "mean_size": float(sizes.mean())}
+            rows.append(row | {"single": float((sizes == 1).mean())})
         return rows, {"allowed": REJECTED, "unlike": float((~self.known(decision, REJECTED)).mean())}
 
 

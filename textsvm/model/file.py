@@ -28,7 +28,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import date, datetime
 from hashlib import blake2b
@@ -48,18 +48,8 @@ from textsvm.kernels.encoder import attach_encoders, stored_encoders
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.factored import as_dense, keep_sparse
+from textsvm.model import rules
 from textsvm.model.conformal import Conformity
-from textsvm.model.rules import (
-    MAX_SCALE,
-    CalibratedRule,
-    ClassRule,
-    LabelRule,
-    NoveltyRule,
-    NumberRule,
-    Rule,
-    check_reject,
-    checked_maps,
-)
 from textsvm.model.settings import METHODS, SETTINGS, OnlineSettings
 from textsvm.model.trained import Expansion, Record, TrainedModel, as_model, is_ours
 from textsvm.runtime import device as devices
@@ -131,7 +121,7 @@ def save(model: object, path: str | os.PathLike[str], info: Json | None = None, 
     support = model.support if texts or model.estimator_name == _ONLINE else _without_texts(model)
     header, arrays = _online_form(model) if model.estimator_name == _ONLINE else _machine_form(model, support)
     rule = model.rule
-    if isinstance(rule, CalibratedRule):
+    if isinstance(rule, rules.CalibratedRule):
         header["calibration"] = {"method": rule.method, "reject": rule.reject}
         arrays.update({_MAPS + name: array for name, array in rule.maps.items()})
         arrays.update({_CONFORMITY + name: array for name, array in rule.conformity.state().items()})
@@ -285,10 +275,10 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
         "n_features_in": support.n_features,
         "chosen": record.chosen,
     }
-    if isinstance(rule, LabelRule):
+    if isinstance(rule, rules.LabelRule):
         assert rule.thresholds is not None
         header["label_form"], arrays["thresholds"] = rule.form, rule.thresholds
-    if isinstance(rule, ClassRule) and rule.scale is not None:
+    if isinstance(rule, rules.ClassRule) and rule.scale is not None:
         header["scale"] = rule.scale
     return header, arrays
 
@@ -348,19 +338,19 @@ def _build(header: Json, arrays: Arrays) -> TrainedModel:
         model = replace(model, pieces=Pieces.read(header["pieces"]))
     if "calibration" not in header:
         return model
-    if not isinstance(model.rule, ClassRule):
+    if not isinstance(model.rule, rules.ClassRule):
         raise InputError("it calibrates a model that is not a classifier")
     method, reject = (header["calibration"][name] for name in ("method", "reject"))
     if method not in METHODS:
         raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
-    check_reject(reject)
-    check_reject(reject, model.rule.classes)
+    rules.check_reject(reject)
+    rules.check_reject(reject, model.rule.classes)
     n_classes = len(model.rule.classes)
-    rule = CalibratedRule(
+    rule = rules.CalibratedRule(
         model.rule.classes,
         model.rule.strategy,
         method=method,
-        maps=checked_maps(strip_prefix(_MAPS, arrays), n_classes),
+        maps=rules.checked_maps(strip_prefix(_MAPS, arrays), n_classes),
         conformity=Conformity.restore(strip_prefix(_CONFORMITY, arrays), n_classes),
         reject=reject,
     )
@@ -376,14 +366,14 @@ def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
     rule = _rule(name, header, arrays, parameters)
     source = settings.source
     support, dual_coef, intercept = _machines(header, arrays, source, rule.n_machines)
-    if isinstance(rule, LabelRule) and support.weights is None:
+    if isinstance(rule, rules.LabelRule) and support.weights is None:
         n_support = (dual_coef != 0).sum(axis=1)
     else:
         n_support = _n_support(header, rule.classes, dual_coef)
     record = Record(
         settings,
         n_support,
-        C=parameters["C"] if isinstance(rule, ClassRule) else None,
+        C=parameters["C"] if isinstance(rule, rules.ClassRule) else None,
         loss=parameters.get("loss") or "hinge",
         chosen=str(header.get("chosen", "")),
         texts=_digests(arrays),
@@ -394,25 +384,29 @@ def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
 
 def _digests(arrays: Arrays) -> AnyArray | None:
     """Digests of training texts, checked; None in a model of vectors."""
-    digests = arrays.get(_TEXTS)
-    valid = digests is None or (digests.ndim == 1 and digests.dtype == np.uint64)
-    if digests is not None and not (valid and len(digests) <= MOST_DIGESTS):
+    if (digests := arrays.get(_TEXTS)) is None:
+        return None
+    if digests.ndim != 1 or digests.dtype != np.uint64 or len(digests) > MOST_DIGESTS:
         raise InputError(f"its digests of training texts are not a row of at most {MOST_DIGESTS:,} numbers")
     return digests
 
 
-def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> Rule:
+def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> rules.Rule:
     """The decision rule of a kernel machine, checked."""
     if name == "SVC":
         scale = header.get("scale")
-        if scale is not None and not (is_number(scale) and 0 <= scale <= MAX_SCALE):
-            raise InputError(f"its scale of probabilities is {repr(scale)[:40]}, not from 0 to {MAX_SCALE:g}")
-        return ClassRule(read_classes(header["classes"]), parameters.get("multiclass", "ovr"), scale=scale)
+        most = rules.MAX_SCALE
+        if scale is not None and not (is_number(scale) and 0 <= scale <= most):
+            raise InputError(f"its scale of probabilities is {repr(scale)[:40]}, not from 0 to {most:g}")
+        classes, strategy = read_classes(header["classes"]), parameters.get("multiclass", "ovr")
+        return rules.ClassRule(classes, strategy, scale=scale)
     if name == "MultilabelSVC":
-        rule = LabelRule(read_classes(header["classes"]), finite(arrays, "thresholds"), header["label_form"])
+        rule = rules.LabelRule(
+            read_classes(header["classes"]), finite(arrays, "thresholds"), header["label_form"]
+        )
         rule.check()
         return rule
-    return NumberRule() if name == "SVR" else NoveltyRule()
+    return rules.NumberRule() if name == "SVR" else rules.NoveltyRule()
 
 
 def _given(header: Json) -> tuple[str, Json, Any]:
@@ -719,14 +713,11 @@ def _opened(path: Path) -> IO[bytes]:
 
 def _header_of(path: Path, outer: Json) -> Json:
     """The header, from the metadata of safetensors."""
-    try:
-        header = unambiguous_json(outer["__metadata__"]["textsvm"])
-        header["format_version"]
-    except (KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{path} was not written by textsvm (it has no textsvm header)") from error
-    if not isinstance(header, dict):
-        raise InputError(f"{path} was not written by textsvm (it has no textsvm header)")
-    return header
+    with suppress(KeyError, TypeError, ValueError, RecursionError, MemoryError):
+        header: Json = unambiguous_json(outer["__metadata__"]["textsvm"])
+        if isinstance(header, dict) and "format_version" in header:
+            return header
+    raise InputError(f"{path} was not written by textsvm (it has no textsvm header)")
 
 
 def _digest_of(head: bytes, data: Iterable[bytes | memoryview]) -> tuple[str, int]:

@@ -68,7 +68,7 @@ class Rule(ABC):
 
     def machine_names(self) -> list[str]:
         """A name for each machine, for messages."""
-        return [""] * self.n_machines
+        return [""] if self.classes is None else [f"{a!s} against the rest" for a in self.classes]
 
     def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
         """Weights of the machines in each decision value, (n_values, n_machines), and labels of the values.
@@ -146,7 +146,7 @@ class ClassRule(Rule):
             return [f"{a!s} against {b!s}" for a, b in combinations(self.classes, 2)]
         if self.strategy.startswith("ordered"):
             return [f"level {k} against those above" for k in range(1, len(self.classes) + 1)]
-        return [f"{a!s} against the rest" for a in self.classes]
+        return super().machine_names()
 
     def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
         labels, n = self.classes.tolist(), len(self.classes)
@@ -319,9 +319,6 @@ class LabelRule(Rule):
 
     def to_target_type(self, predictions: AnyArray) -> Any:
         return in_form(predictions, self.classes, self.form)
-
-    def machine_names(self) -> list[str]:
-        return [f"{a!s} against the rest" for a in self.classes]
 
     def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
         return np.eye(len(self.classes)), self.classes.tolist()

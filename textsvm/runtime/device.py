@@ -61,15 +61,17 @@ def layout(*fields: str) -> np.dtype[Any]:
     return np.dtype([(name, kind) for kind, *names in lines for name in names], align=True)
 
 
-def structure(dtype: np.dtype[Any], **fields: object) -> AnyArray:
+def structure(dtype: np.dtype[Any], *sources: object, **fields: object) -> AnyArray:
     """Build a structure (`layout`) that a kernel takes by value; arrays become addresses, None becomes 0.
 
-    The caller keeps the arrays alive. The result has the bytes alone, not the names: for an array with names,
-    CuPy makes a list of them at each launch, which takes longer than the launch.
+    Other fields are attributes of the same name of the first source that has it. The caller keeps the arrays
+    alive. The result has the bytes alone, not the names: for an array with names, CuPy makes a list of them
+    at each launch, which takes longer than the launch.
     """
     values: list[Any] = []
+    named = {name: value for source in reversed(sources) for name, value in vars(source).items()}
     for name, is_pointer in _members(dtype):
-        field = fields.pop(name)
+        field = fields.pop(name) if name in fields else named[name]
         address = getattr(getattr(field, "data", None), "ptr", None) if is_pointer else None
         values.append(address if address is not None else 0 if field is None else field)
     if fields:

@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -201,14 +200,25 @@ class _GpuWork:
         done = 0
         for kind in sorted({*classes}):
             numbers = [c for c in range(len(chains)) if classes[c] == kind]
-            solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
             part = parallel.part(self.progress, done, len(numbers), len(chains))
-            some_chains, some_starts = [chains[c] for c in numbers], [starts[c] for c in numbers]
-            solved = solve(self.gram, some_chains, some_starts, self.stopping, part)
+            of_kind, of_starts = [chains[c] for c in numbers], [starts[c] for c in numbers]
+            with devices.use(self.gram.device):
+                slots = self._slots(of_kind, kind)
+                solved = cuda_queue.Queue(slots, of_kind, of_starts, part, cuts and not kind).solve()
             for c, solutions in zip(numbers, solved, strict=True):
                 results[c] = solutions
             done += len(numbers)
         return results
+
+    def _slots(self, chains: Sequence[Chain], n_classes: int) -> cuda_queue.Slots:
+        """Slots for two-class chains (`n_classes` is 0), or for chains of this number of classes."""
+        gram, stride = self.gram, max(len(chain[0]) for chain in chains)
+        if n_classes:
+            many = crammer_singer_cuda
+            kind: Any = many.ShardedMulticlassSlots if gram.shards else many.MulticlassSlots
+            return kind(gram, (n_classes, stride), len(chains), self.stopping)
+        kind = smo_cuda.ShardedDualSlots if gram.shards else smo_cuda.DualSlots
+        return kind(gram, (stride,), sum(len(chain) for chain in chains), self.stopping)
 
     def solve_on_shards(self) -> list[list[Solution]]:
         """Divide chains among cards that have room for a copy each, or have all cards solve each together."""

@@ -58,8 +58,6 @@ from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers import solution
 from textsvm.solvers.dual import MulticlassDual
 
-Array = Floats
-
 #: Replaces curvature that is not positive (indefinite kernels, empty documents), as in LIBSVM.
 TAU = 1e-12
 #: Examples of a working set; not a power of two, or the classes of an example would compete for cache lines.
@@ -77,7 +75,7 @@ _THREADED = 1 << 24
 
 
 def solve_chain(
-    gram: Gram, chain: Sequence[MulticlassDual], coef: Array, stopping: solution.Stopping, progress: Progress
+    gram: Gram, chain: Sequence[MulticlassDual], coef: Floats, stopping: solution.Stopping, progress: Progress
 ) -> list[solution.Solution]:
     """Solve a chain of problems over a Gram in host memory, starting from `coef`, which is overwritten."""
     solutions: list[solution.Solution] = []
@@ -94,7 +92,7 @@ class MulticlassRun:
     """A run of the solver from feasible coefficients, shape (n_classes, m), which are overwritten."""
 
     def __init__(
-        self, gram: Gram, dual: MulticlassDual, coef: Array, stopping: solution.Stopping, progress: Progress
+        self, gram: Gram, dual: MulticlassDual, coef: Floats, stopping: solution.Stopping, progress: Progress
     ) -> None:
         self.gram, self.window = gram, gram.window()
         self.dual, self.coef, self.stopping, self.progress = dual, coef, stopping, progress
@@ -159,7 +157,7 @@ class MulticlassRun:
         status = solution.NO_STEP_LEFT if status == "converged" else status
         return solution.assess_multiclass(self.dual, self.coef, self.G, iterations, status, self.stopping)
 
-    def round(self, violation: Array, worst: float, budget: int) -> tuple[int, float]:
+    def round(self, violation: Floats, worst: float, budget: int) -> tuple[int, float]:
         """Choose a working set, optimise it and update all gradients; return the steps and the decrease."""
         dual, tol = self.dual, self.stopping.tol
         self.choose(violation)
@@ -184,7 +182,7 @@ class MulticlassRun:
         self.update(self.members, coef - before)
         return int(steps), float(decrease)
 
-    def choose(self, violation: Array) -> None:
+    def choose(self, violation: Floats) -> None:
         """Keep the examples that entered in the last round, and add the worst violators."""
         staying = self.newcomers
         half = self.limit // 2 if self.limit > 3 else 0
@@ -205,7 +203,7 @@ class MulticlassRun:
             slots = self.window.slots[rows]
         return slots.astype(np.int64)
 
-    def update(self, examples: Ints, change: Array) -> None:
+    def update(self, examples: Ints, change: Floats) -> None:
         """G += K change; update the extreme gradients, which the violations are computed from."""
         dual = self.dual
         moved = np.flatnonzero(change.any(0))
@@ -233,7 +231,7 @@ def _spread(function: Callable[[int, int], object], n: int, work: int) -> None:
     run(lambda piece: function(*piece), pieces)
 
 
-def _sparse(change: Array) -> tuple[Ints, Ints, Array]:
+def _sparse(change: Floats) -> tuple[Ints, Ints, Floats]:
     """The changes that are not 0, as (first, row, value) of `update`."""
     k, w = change.shape
     firsts, rows, values = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]

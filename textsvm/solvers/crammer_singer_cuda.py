@@ -38,7 +38,6 @@ Arrays, on the device; P slots, m examples, k classes, SET = 1,024, k' = k round
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,6 @@ from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime import device as devices
-from textsvm.runtime.parallel import Progress
 from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import MulticlassDual
 from textsvm.solvers.solution import (
@@ -90,22 +88,6 @@ ARRAYS = devices.layout(
 )
 
 
-def solve_many(
-    gram: Gram, chains: Sequence[Sequence[MulticlassDual]], starts: Sequence[Floats], stopping: Stopping,
-    progress: Progress | None,
-) -> list[list[Solution]]:  # fmt: skip
-    """Solve chains of problems with the same number of classes over a Gram in device memory.
-
-    Each chain starts from coefficients of shape (n_classes, m). Raises InputError if the device has too
-    little memory, there are more than 512 classes, or a kernel value is not finite.
-    """
-    with devices.use(gram.device):
-        shape = chains[0][0].n_classes, max(len(chain[0]) for chain in chains)
-        kind: Any = ShardedMulticlassSlots if gram.shards else MulticlassSlots
-        slots = kind(gram, shape, len(chains), stopping)
-        return cuda_queue.Queue(slots, chains, starts, progress, cuts=False).solve()
-
-
 class MulticlassSlots(cuda_queue.Slots):
     """Slots for problems of type `MulticlassDual`."""
 
@@ -132,13 +114,8 @@ class MulticlassSlots(cuda_queue.Slots):
         self.set_a = cp.zeros((count, SET, k))
         self.moved = cp.zeros((count, SET, self.padded))
         self.arrays = devices.structure(
-            ARRAYS, rows=self.window.values, resident=self.window.slots, index=self.index,
-            target=self.target, upper=self.upper, G=self.G, coef=self.coef, keys=self.keys,
-            middle=self.middle, objective=self.objective, gap=self.gap, entered=self.entered,
-            marks=self.marks, members=self.members, places=self.places, tile=self.tile, set_g=self.set_g,
-            set_grows=self.set_grows, set_a=self.set_a, moved=self.moved, moved_slots=self.moved_slots,
-            state=self.state, n=gram.n, stride=stride, share=SHARE, relaxation=RELAXATION, k=k,
-            k_padded=self.padded, most=STEPS,
+            ARRAYS, self, rows=self.window.values, resident=self.window.slots, n=gram.n, share=SHARE,
+            relaxation=RELAXATION, k_padded=self.padded, most=STEPS,
         )  # fmt: skip
 
     def load(self) -> dict[str, Any]:

@@ -24,17 +24,7 @@ from textsvm.errors import InputError
 from textsvm.gram.base import Gram, Window
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
-from textsvm.solvers.solution import (
-    NO_STEP_LEFT,
-    NOT_FINITE,
-    RENEWALS,
-    ROUNDING,
-    Solution,
-    Stopping,
-    carried_over,
-    log_progress,
-    rounding,
-)
+from textsvm.solvers import solution
 
 #: Rounds launched between checks by the host.
 ROUNDS = 4
@@ -91,13 +81,13 @@ class Slots(ABC):
     PLANES: ClassVar[int]
     ROUNDS: ClassVar[tuple[str, devices.Defines]]  #: The .cu of the rounds, and its defines
     #: As in `textsvm.solvers.solution`.
-    assess: ClassVar[Callable[..., Solution]]
+    assess: ClassVar[Callable[..., solution.Solution]]
     warm_start: ClassVar[Callable[..., tuple[Floats, Floats | None]]]
     #: Device arrays of the kernels: changes, shape (count, SET) or (count, SET, classes), and row slots.
     moved: Any
     moved_slots: Any
 
-    def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
+    def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: solution.Stopping) -> None:
         cp = devices.cupy()
         self.gram, self.window, self.stride = gram, self.window_of(gram), shape[-1]
         self.stopping, self.tolerances = stopping, self.checkpoints(stopping)
@@ -139,7 +129,7 @@ class Slots(ABC):
         """The violation of each of these states."""
 
     @abstractmethod
-    def checkpoints(self, stopping: Stopping) -> list[float]:
+    def checkpoints(self, stopping: solution.Stopping) -> list[float]:
         """Violations at which the host checks the duality gap; the last is `tol`."""
 
     def window_of(self, gram: Gram) -> Window:
@@ -264,14 +254,14 @@ class Queue:
     ) -> None:  # fmt: skip
         self.slots, self.chains, self.starts, self.progress = slots, chains, starts, progress
         self.stopping, self.tolerances = slots.stopping, slots.tolerances
-        self.results: list[list[Solution | None]] = [[None] * len(chain) for chain in chains]
+        self.results: list[list[solution.Solution | None]] = [[None] * len(chain) for chain in chains]
         self.problems, self.solved, self.reached = sum(len(chain) for chain in chains), 0, 0.0
         cut = stretches(chains, slots.count, cuts)
         self.waiting = (Job(c, first, last) for c, first, last in cut)
         self.jobs: list[Job | None] = [None] * slots.count
         self.starting: list[Start] = []
 
-    def solve(self) -> list[list[Solution]]:
+    def solve(self) -> list[list[solution.Solution]]:
         """Solve all chains."""
         for slot in range(self.slots.count):
             self.fill(slot)
@@ -283,7 +273,7 @@ class Queue:
                 self.slots.run()
             done, iterations, violations = self.slots.check()
             if (done == Done.NOT_FINITE).any():
-                raise InputError(NOT_FINITE)
+                raise InputError(solution.NOT_FINITE)
             finished = [slot for slot, job in enumerate(self.jobs) if job and done[slot]]
             taken = self.slots.take(finished)
             # The other slots work while the host assesses the finished problems.
@@ -315,11 +305,11 @@ class Queue:
         job = self.jobs[slot]
         assert job is not None
         tol, error = self.tolerances[job.step], self.rounding(job, coef, iterations)
-        doubted = error > ROUNDING * tol
+        doubted = error > solution.ROUNDING * tol
         if not error or (reason == Done.CONVERGED and not doubted):
             return False
         dual = self.chains[job.chain][job.at]
-        if reason == Done.AT_BOUND or not doubted or job.renewals == RENEWALS:
+        if reason == Done.AT_BOUND or not doubted or job.renewals == solution.RENEWALS:
             job.stopped = self.status(dual, reason)
         job.inherited, job.before, job.renewals = 0.0, job.before + iterations, job.renewals + 1
         # With no iterations left it is only assessed.
@@ -331,12 +321,12 @@ class Queue:
         """Estimated error of the responses of a problem."""
         values = np.abs(coef)
         size, most = float(values.sum(-1).max()), float(values.max())
-        return job.inherited + rounding(size, most, self.slots.largest, iterations)
+        return job.inherited + solution.rounding(size, most, self.slots.largest, iterations)
 
     def status(self, dual: Any, reason: int) -> str:
         """Status of a problem that has not converged."""
         bound = f"stopped at {self.stopping.max_iterations(len(dual)):,} iterations"
-        return bound if reason == Done.AT_BOUND else NO_STEP_LEFT
+        return bound if reason == Done.AT_BOUND else solution.NO_STEP_LEFT
 
     def finish(self, slot: int, coef: Floats, responses: Floats, iterations: int, reason: int) -> None:
         """Continue a problem that has reached a tolerance, or go on to the next problem of its stretch."""
@@ -348,20 +338,22 @@ class Queue:
         dual, tol = chain[job.at], self.tolerances[job.step]
         status = job.stopped or self.status(dual, reason)
         passed = job.before + iterations
-        solution = self.slots.assess(dual, coef, responses, passed, status, self.stopping, tol)
-        enough = not solution.converged or self.stopping.satisfied(solution.duality_gap)
+        result = self.slots.assess(dual, coef, responses, passed, status, self.stopping, tol)
+        enough = not result.converged or self.stopping.satisfied(result.duality_gap)
         if not enough and job.step + 1 < len(self.tolerances):
             job.step += 1
             self.slots.go_on(slot, self.tolerances[job.step])
             return
-        self.results[job.chain][job.at] = solution
+        self.results[job.chain][job.at] = result
         self.solved += 1
         if job.at + 1 == job.last:
             self.fill(slot)
             return
-        start, start_responses = self.slots.warm_start(chain[job.at + 1], dual, solution)
+        start, start_responses = self.slots.warm_start(chain[job.at + 1], dual, result)
         error = self.rounding(job, coef, iterations)
-        job.go_to(job.at + 1, 0.0 if start_responses is None else carried_over(error, dual, coef, start))
+        job.go_to(
+            job.at + 1, 0.0 if start_responses is None else solution.carried_over(error, dual, coef, start)
+        )
         self.start(slot, chain[job.at], start, start_responses)
 
     def report(self, violations: Floats) -> None:
@@ -376,7 +368,7 @@ class Queue:
                 job.worst = violation if job.best == np.inf else job.worst
                 job.best = min(job.best, violation)
             if job.best < np.inf:
-                done, total = log_progress(job.worst, job.best, self.stopping.tol)
+                done, total = solution.log_progress(job.worst, job.best, self.stopping.tol)
                 reached += done / total
         self.reached = min(max(self.reached, reached), float(self.problems))
         self.progress(self.reached, float(self.problems))

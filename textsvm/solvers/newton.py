@@ -125,7 +125,10 @@ def _solve_parts(
     progress: Progress | None,
 ) -> list[Solution]:  # fmt: skip
     n = len(products.ridge)
-    duals = ColumnDuals.beside([_column(problem, part, n) for part in parts])
+    linear, low, high, start = np.concatenate([_column(problem, part, n) for part in parts], axis=2)
+    epsilon = problem.epsilon if isinstance(problem, Regression) else 0.0
+    totals = np.array([part.dual.total for part in parts if isinstance(part.dual, Dual)])
+    duals = ColumnDuals(linear, low, high, epsilon, totals, start)
     most = 10_000 if stopping.max_iter < 0 else max(1, stopping.max_iter // n)
 
     def assessed(coef: Floats, values: Floats, passes: int = 0) -> list[Solution]:
@@ -139,22 +142,20 @@ def _solve_parts(
     return assessed(*solve_newton(products, duals, SHARE * stopping.tol, most, progress, enough))
 
 
-def _column(problem: Problem, part: MachineDual, n: int) -> ColumnDuals:
-    """The dual of a machine over all n rows."""
+def _column(problem: Problem, part: MachineDual, n: int) -> Floats:
+    """Linear terms, bounds and start of a machine over all n rows, shape (4, n, 1), as in `ColumnDuals`."""
     assert not isinstance(part.dual, MulticlassDual)
-    dual, epsilon = part.dual, 0.0
-    index = dual.index
+    dual, index = part.dual, part.dual.index
     low, high = bounds(dual)
     linear = dual.sign * dual.linear
     if isinstance(problem, Regression):  # the two variables of an example become a single variable
-        half, epsilon = len(index) // 2, problem.epsilon
+        half = len(index) // 2
         low, high, linear, index = low[half:], high[:half], -problem.target, index[:half]
     columns = np.zeros((4, n, 1))
     columns[:3, index, 0] = linear, low, high
     if part.initial is not None:
         columns[3, index, 0] = dual.sign * part.initial
-    linear, low, high, start = columns
-    return ColumnDuals(linear, low, high, epsilon, np.array([dual.total]), start)
+    return columns
 
 
 def _assess(
@@ -184,15 +185,6 @@ class ColumnDuals:
         """The duals over some of the rows."""
         linear, low, high, start = (own[index] for own in (self.linear, self.low, self.high, self.start))
         return replace(self, linear=linear, low=low, high=high, start=start)
-
-    @classmethod
-    def beside(cls, parts: Sequence[ColumnDuals]) -> ColumnDuals:
-        """The columns of several duals with the same epsilon, side by side."""
-        linear, low, high, total, start = (
-            np.concatenate(pieces, axis=-1)
-            for pieces in zip(*((p.linear, p.low, p.high, p.total, p.start) for p in parts), strict=True)
-        )
-        return cls(linear, low, high, parts[0].epsilon, total, start)
 
 
 def solve_newton(

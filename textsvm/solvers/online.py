@@ -49,8 +49,6 @@ from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
 from textsvm.solvers.solution import RELAXATION, middle
 
-Array = Floats
-
 #: Pairs that are optimised between checks of the clock.
 STRETCH = 200
 #: Maximum number of pairs in a call of `settle`: some seconds, far more than a mail takes.
@@ -378,14 +376,14 @@ class OnlineMachine:
         return tuple(array[: self._X.n] for array in (self._F, self._coef, self._low, self._high))
 
 
-def thresholds(F: Array, coef: Array, low: Array, high: Array) -> tuple[float, float]:
+def thresholds(F: Floats, coef: Floats, low: Floats, high: Floats) -> tuple[float, float]:
     """max over UP of -F and min over DOWN of -F."""
     first = np.max(np.where(coef < high, -F, -np.inf), initial=-np.inf)
     last = np.min(np.where(coef > low, -F, np.inf), initial=np.inf)
     return float(first), float(last)
 
 
-def free_bias_of(F: Array, coef: Array, low: Array, high: Array) -> float:
+def free_bias_of(F: Floats, coef: Floats, low: Floats, high: Floats) -> float:
     """The bias, as in `textsvm.solvers.solution.assess`."""
     free = (coef > low) & (coef < high) & (coef != 0)
     if free.any():

@@ -136,24 +136,21 @@ def machine_duals(problem: Problem) -> list[MachineDual]:
         region, initial = dual.one_class(len(index), problem.nu, weight, index)
         return [MachineDual(region, everyone, initial)]
     if isinstance(problem, Labelling):
-        signs = [np.where(problem.target[:, a], 1.0, -1.0) for a in problem.learnt]
-        return [MachineDual(dual.svc(sign, problem.C, weight, index), everyone) for sign in signs]
-    target, parts = problem.target, []
+        return [_against(problem, everyone, problem.target[:, a]) for a in problem.learnt]
+    target, k = problem.target, problem.n_classes
     if problem.strategy == "crammer-singer":
-        together = dual.crammer_singer(target, problem.n_classes, problem.C, weight, index)
-        return [MachineDual(together, everyone)]
-    if problem.strategy == "ovo" or problem.n_classes == 2:
-        for a, b in combinations(range(problem.n_classes), 2):
-            at = np.flatnonzero((target == a) | (target == b))
-            sign = np.where(target[at] == b, 1.0, -1.0)
-            part = dual.svc(sign, problem.C, weight[at], index[at], problem.loss)
-            parts.append(MachineDual(part, at))
-    else:
-        members = _above(problem.levels) if problem.levels is not None else np.eye(problem.n_classes) > 0
-        for member in members.T:
-            sign = np.where(member[target], 1.0, -1.0)
-            parts.append(MachineDual(dual.svc(sign, problem.C, weight, index, problem.loss), everyone))
-    return parts
+        return [MachineDual(dual.crammer_singer(target, k, problem.C, weight, index), everyone)]
+    if problem.strategy == "ovo" or k == 2:
+        pairs = ((np.flatnonzero((target == a) | (target == b)), b) for a, b in combinations(range(k), 2))
+        return [_against(problem, at, target[at] == b) for at, b in pairs]
+    members = _above(problem.levels) if problem.levels is not None else np.eye(k) > 0
+    return [_against(problem, everyone, member[target]) for member in members.T]
+
+
+def _against(problem: Classification | Labelling, at: Ints, positive: Bools) -> MachineDual:
+    """The dual of a machine that tells some of the examples `at` from the others."""
+    sign = np.where(positive, 1.0, -1.0)
+    return MachineDual(dual.svc(sign, problem.C, problem.weight[at], problem.index[at], problem.loss), at)
 
 
 def _above(levels: Ints) -> Bools:

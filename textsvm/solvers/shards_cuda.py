@@ -115,12 +115,11 @@ class CardPart:
             self.kernels["update"] = devices.function(source, "update", defines)
             self.done = _event()
         self.part = devices.structure(
-            PART, values=shard.values, index=self.lists[0], own=self.lists[1], F=self.F, state=self.state,
-            moved=self.moved, moved_slots=self.moved_slots, members=slots.members, tile=slots.tile,
+            PART, self, slots, values=shard.values, index=self.lists[0], own=self.lists[1],
             all_F=slots.values[0], all_state=slots.state, all_moved=slots.moved,
-            all_moved_slots=slots.moved_slots, first=shard.first, width=shard.last - shard.first,
-            stride=stride, words=slots.state.shape[1], size=self.size_word, paused=_word(slots, "paused"),
-            planes=int(np.prod(shape[1:-1])), moved_planes=self.changes,
+            all_moved_slots=slots.moved_slots, width=shard.last - shard.first, words=slots.state.shape[1],
+            size=self.size_word, paused=_word(slots, "paused"), planes=int(np.prod(shape[1:-1])),
+            moved_planes=self.changes,
         )  # fmt: skip
         #: Argument of `update`, for which the own variables are the whole problem.
         self.arrays = slots.arrays.copy()

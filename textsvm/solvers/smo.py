@@ -50,22 +50,8 @@ from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime.parallel import Progress, part
 from textsvm.solvers import smo_loop as loop
+from textsvm.solvers import solution
 from textsvm.solvers.dual import Dual
-from textsvm.solvers.solution import (
-    NO_STEP_LEFT,
-    NOT_FINITE,
-    RELAXATION,
-    RENEWALS,
-    ROUNDING,
-    Solution,
-    Stopping,
-    assess,
-    bounds,
-    carried_over,
-    log_progress,
-    rounding,
-    warm_start,
-)
 
 #: Maximum bytes of a tile. A tile takes at most 1/8 of the Gram's buffer, all tiles at most the whole buffer.
 TILE_BYTES = 64 << 20
@@ -83,18 +69,20 @@ class Common:
 
     gram: Gram
     diag: Floats32
-    stopping: Stopping
+    stopping: solution.Stopping
     tile_bytes: int
 
 
-def solve_chain(common: Common, chain: Sequence[Dual], coef: Floats, progress: Progress) -> list[Solution]:
+def solve_chain(
+    common: Common, chain: Sequence[Dual], coef: Floats, progress: Progress
+) -> list[solution.Solution]:
     """Solve a chain of problems over a Gram in host memory, starting from `coef`."""
-    solutions: list[Solution] = []
+    solutions: list[solution.Solution] = []
     responses: Floats | None = None
     run: Run | None = None
     for j, dual in enumerate(chain):
         if j:
-            coef, responses = warm_start(dual, chain[j - 1], solutions[-1])
+            coef, responses = solution.warm_start(dual, chain[j - 1], solutions[-1])
         of_problem = part(progress, j, 1, len(chain))
         assert of_problem is not None
         run = Run(common, dual, coef, responses, of_problem, run)
@@ -138,7 +126,7 @@ class Run:
         self.index = np.ascontiguousarray(dual.index, np.int64)
         self.direct = self.m == self.gram.n and bool((self.index == np.arange(self.gram.n)).all())
         self.coef = coef.copy()
-        self.low, self.high = bounds(dual)
+        self.low, self.high = solution.bounds(dual)
         self.diag = common.diag[self.index]
         self.F = dual.sign * dual.linear + 0.0 if responses is None else responses.copy()
         #: (variables set aside, coefficients of all at that time)
@@ -147,7 +135,7 @@ class Run:
         #: Steps added up in the responses, and the error of the responses before them.
         self.steps, self.inherited = 0, 0.0
         if former is not None and responses is not None:
-            self.inherited = carried_over(former.rounding(), former.dual, former.coef, coef)
+            self.inherited = solution.carried_over(former.rounding(), former.dual, former.coef, coef)
         #: The largest sum of coefficients, coefficient and kernel value that have been seen.
         self.size, self.most, self.largest = 0.0, 0.0, float(np.abs(self.diag).max(initial=0.0))
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
@@ -161,16 +149,18 @@ class Run:
         #: Iterations and objective decrease at the last check of stalling.
         self.mark = (0, 0.0)
 
-    def solve(self) -> Solution:
+    def solve(self) -> solution.Solution:
         for tol in self.stopping.tolerances():
             self.tol = tol
             status = self.optimise(self.stopping.max_iterations(self.m))
-            solution = assess(self.dual, self.coef, self.F, self.iterations, status, self.stopping, tol)
-            if not solution.converged or self.stopping.satisfied(solution.duality_gap):
+            result = solution.assess(
+                self.dual, self.coef, self.F, self.iterations, status, self.stopping, tol
+            )
+            if not result.converged or self.stopping.satisfied(result.duality_gap):
                 break
-        if solution.converged:
+        if result.converged:
             self.progress(1.0, 1.0)
-        return solution
+        return result
 
     def optimise(self, bound: int) -> str:
         """Iterate until the violation is at most `tol` or the run has to stop; return its status."""
@@ -178,19 +168,19 @@ class Run:
         while not status:
             reason = self.stretch(min(_STRETCH, bound - self.iterations))
             if not np.isfinite(self.active_F).all():
-                raise InputError(NOT_FINITE)
+                raise InputError(solution.NOT_FINITE)
             self.report()
             self.measure()
             if reason in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
-                elif renewals < RENEWALS and self.rounding() > ROUNDING * self.tol:
+                elif renewals < solution.RENEWALS and self.rounding() > solution.ROUNDING * self.tol:
                     renewals += 1
                     self.renew()
                     if self.violation <= self.tol:
                         status = "converged"
                 else:
-                    status = "converged" if reason == loop.OPTIMAL else NO_STEP_LEFT
+                    status = "converged" if reason == loop.OPTIMAL else solution.NO_STEP_LEFT
             elif self.iterations >= bound:
                 status = f"stopped at {bound:,} iterations"
             elif self.stalled():
@@ -202,10 +192,10 @@ class Run:
                 self.shrink()
         self.reopen()
         # A run that stops short has usually taken many steps; its figures are computed from fresh responses.
-        if self.rounding() > (ROUNDING * self.tol if status == "converged" else 0.0):
+        if self.rounding() > (solution.ROUNDING * self.tol if status == "converged" else 0.0):
             self.renew()
             if status == "converged" and self.violation > self.tol:
-                status = NO_STEP_LEFT
+                status = solution.NO_STEP_LEFT
         return status
 
     @property
@@ -215,7 +205,7 @@ class Run:
     def stretch(self, budget: int) -> int:
         """Iterate up to `budget` times, fetching missing rows on the way; return why the loop stopped."""
         left = budget
-        relaxation = 1.0 if self.iterations < 2 * self.m else RELAXATION
+        relaxation = 1.0 if self.iterations < 2 * self.m else solution.RELAXATION
         while True:
             reason, done = loop.iterate(
                 left, self.active_F, self.tol, relaxation, self.window.values, self.window.slots,
@@ -312,7 +302,7 @@ class Run:
     def rounding(self) -> float:
         """Estimated error of the responses."""
         size = max(self.size, float(np.abs(self.coef).sum()))
-        return self.inherited + rounding(size, self.most, self.largest, self.steps)
+        return self.inherited + solution.rounding(size, self.most, self.largest, self.steps)
 
     def renew(self) -> None:
         """Compute the responses anew, from the coefficients alone."""
@@ -345,4 +335,4 @@ class Run:
 
     def report(self) -> None:
         self.best = min(self.best, self.violation)
-        self.progress(*log_progress(self.worst, self.best, self.stopping.tol))
+        self.progress(*solution.log_progress(self.worst, self.best, self.stopping.tol))

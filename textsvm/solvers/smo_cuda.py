@@ -36,18 +36,13 @@ Arrays, on the device; P slots of problems of up to m variables, SET = 1,024:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from textsvm.arrays import AnyArray, Floats
 from textsvm.gram.base import Gram
 from textsvm.runtime import device as devices
-from textsvm.runtime.parallel import Progress
 from textsvm.solvers import cuda_queue, shards_cuda
-from textsvm.solvers.dual import Dual
-from textsvm.solvers.solution import RELAXATION, SHARE, Solution, Stopping, assess, bounds, warm_start
+from textsvm.solvers.solution import RELAXATION, SHARE, Stopping, assess, bounds, warm_start
 
 THREADS, PER_THREAD = 256, 4
 SET = THREADS * PER_THREAD
@@ -77,22 +72,6 @@ ARRAYS = devices.layout(
 )
 
 
-def solve_many(
-    gram: Gram, chains: Sequence[Sequence[Dual]], starts: Sequence[Floats], stopping: Stopping,
-    progress: Progress | None, cuts: bool = True,
-) -> list[list[Solution]]:  # fmt: skip
-    """Solve chains of problems over a Gram in device memory (`textsvm.solvers.chains`).
-
-    Each chain starts from the sign * alpha in `starts`; with `cuts` chains may be cut into stretches. Raises
-    InputError if the device has too little memory, or a kernel value is not finite.
-    """
-    with devices.use(gram.device):
-        stride, wanted = max(len(chain[0]) for chain in chains), sum(len(chain) for chain in chains)
-        kind: Any = ShardedDualSlots if gram.shards else DualSlots
-        slots = kind(gram, (stride,), wanted, stopping)
-        return cuda_queue.Queue(slots, chains, starts, progress, cuts).solve()
-
-
 class DualSlots(cuda_queue.Slots):
     """Slots for problems of type `Dual`."""
 
@@ -103,9 +82,8 @@ class DualSlots(cuda_queue.Slots):
         super().__init__(gram, shape, wanted, stopping)
         cp, count, stride = devices.cupy(), self.count, self.stride
         module = devices.load(*self.ROUNDS)
-        self.kernels = {
-            name: module.get_function(name) for name in ("choose", "gather", "solve_set", "update")
-        }
+        names = ("choose", "gather", "solve_set", "update")
+        self.kernels = {name: module.get_function(name) for name in names}
         self.diag = cp.ascontiguousarray(gram.diag(), np.float32)
         self.F, self.coef, self.low, self.high = self.values
         self.index = cp.zeros((count, stride), np.int32)
@@ -114,10 +92,7 @@ class DualSlots(cuda_queue.Slots):
         self.tile = cp.empty((count, SET, SET), np.float32)
         self.moved, self.moved_slots = cp.zeros((count, SET)), cp.zeros((count, SET), np.int32)
         self.arrays = devices.structure(
-            ARRAYS, rows=self.window.values, resident=self.window.slots, diag=self.diag, low=self.low,
-            high=self.high, index=self.index, F=self.F, coef=self.coef, entered=self.entered,
-            marks=self.marks, keys=self.keys, members=self.members, tile=self.tile, moved=self.moved,
-            moved_slots=self.moved_slots, state=self.state, n=gram.n, stride=stride, share=SHARE,
+            ARRAYS, self, rows=self.window.values, resident=self.window.slots, n=gram.n, share=SHARE,
             relaxation=RELAXATION, burst=PAIRS if count == 1 else BURST, most=PAIRS,
         )  # fmt: skip
 

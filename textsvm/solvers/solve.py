@@ -52,29 +52,27 @@ def solve(
     """
     stopping = stopping or Stopping()
     problems = [problem for path in paths for problem in path]
-    features = rows.features if isinstance(rows, FeatureProducts) else None
-    if features is None:
-        assert not isinstance(rows, FeatureProducts)
-        if all(problem.loss == "hinge" for problem in problems):
-            return _solve_side_by_side(rows, paths, stopping, progress)
-    descends, solved = features is not None and features.descent and isinstance(features.x, Sparse), []
-    for k, problem in enumerate(problems):
-        within = part(progress, k, 1, len(problems))
-        if features is None:
-            assert not isinstance(rows, FeatureProducts)
-            matrix = _matrix_with_loss(rows, problem)
-            [[machines]] = _solve_side_by_side(matrix, [[problem]], stopping, within)
-        elif descends and isinstance(problem, Classification | Labelling):
-            of_loss = _features_with_loss(features, problem)
-            if isinstance(problem, Classification) and has_many_classes(problem):
-                machines = solve_many(problem, of_loss, stopping, within)
-            else:
-                machines = solve_by_descent(problem, of_loss, stopping, within)
-        else:
-            machines = solve_by_newton(problem, _features_with_loss(features, problem), stopping, within)
-        solved.append(machines)
-    remaining = iter(solved)
-    return [[next(remaining) for _ in path] for path in paths]
+    if not isinstance(rows, FeatureProducts) and all(problem.loss == "hinge" for problem in problems):
+        return _solve_side_by_side(rows, paths, stopping, progress)
+    steps = (part(progress, k, 1, len(problems)) for k in range(len(problems)))
+    return [[_solve_alone(rows, problem, stopping, next(steps)) for problem in path] for path in paths]
+
+
+def _solve_alone(
+    rows: Gram | FeatureProducts, problem: Problem, stopping: Stopping, progress: Progress | None
+) -> Machines:
+    if not isinstance(rows, FeatureProducts):
+        matrix = _matrix_with_loss(rows, problem)
+        [[machines]] = _solve_side_by_side(matrix, [[problem]], stopping, progress)
+        return machines
+    assert rows.features is not None
+    features = _features_with_loss(rows.features, problem)
+    descends = features.descent and isinstance(features.x, Sparse)
+    if not descends or not isinstance(problem, Classification | Labelling):
+        return solve_by_newton(problem, features, stopping, progress)
+    if isinstance(problem, Classification) and has_many_classes(problem):
+        return solve_many(problem, features, stopping, progress)
+    return solve_by_descent(problem, features, stopping, progress)
 
 
 def _features_with_loss(features: FeatureRows, problem: Problem) -> FeatureRows:

@@ -39,6 +39,15 @@ class View:
     #: Encoder of the texts, or its name until it is loaded (`textsvm.text.encoders`); None without.
     encoder: Any = None
 
+    def called(self, feature: str) -> str:
+        """Name of a feature of the view, with its column."""
+        return feature if self.column is None else f"{column_name(self.column)}: {feature}"
+
+
+def column_name(column: str | tuple[str, ...]) -> str:
+    """The column or columns of a view as text."""
+    return column if isinstance(column, str) else ", ".join(column)
+
 
 @dataclass(frozen=True)
 class Documents:
@@ -67,12 +76,6 @@ class Documents:
     def lengths(self) -> Ints:
         """Number of symbols of each document, shape (n,)."""
         return np.diff(self.offsets)
-
-    @property
-    def texts(self) -> tuple[str, ...] | None:
-        """Normalised texts from which the tokens were derived, if available."""
-        characters = self.characters
-        return None if characters is None else tuple(map(characters.text, range(len(characters))))
 
     @property
     def of_tokens(self) -> bool:
@@ -132,10 +135,6 @@ class Documents:
     def to_shown(self, index: int, view: View, shares: Floats) -> Floats:
         """Move shares of a view's characters to those of ``shown(index)``: identical for a single view."""
         return shares
-
-    def called(self, feature: str, view: View) -> str:
-        """Name of a feature of a view."""
-        return feature
 
     def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> Documents:
         """The document, then a copy for each range (a, b) of ``shown(index)`` without the symbols in it."""
@@ -208,10 +207,6 @@ class MultiView:
         """Move shares of a view's characters to those of ``shown(index)``; sums are preserved."""
         text = self.shown(index)
         return spread(shares, self._aligned(index, view), len(text))
-
-    def called(self, feature: str, view: View) -> str:
-        """Name of a feature of a view."""
-        return feature
 
     def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> MultiView:
         """The document, then a copy for each range (a, b) of ``shown(index)`` without the symbols in it."""
@@ -299,10 +294,8 @@ def split_words(characters: Documents, kind_of: NDArray[np.uint8]) -> _Tokens:
     stops = np.concatenate([own.stops for own in pieces])
     ids, firsts = encoding.distinct(characters.codes, starts, stops)
     codes, bounds = encoding.gather(characters.codes, starts[firsts], stops[firsts])
-    text, ends = (
-        encoding.decode(characters.alphabet[codes]),
-        np.cumsum([len(piece.starts) for piece in pieces]),
-    )
+    text = encoding.decode(characters.alphabet[codes])
+    ends = np.cumsum([len(piece.starts) for piece in pieces])
     return pieces, np.split(ids, ends[:-1]), [text[a:b] for a, b in pairwise(bounds.tolist())]
 
 

@@ -23,8 +23,6 @@ from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.normal_form import JOINED, SEVERAL, SPACE, UNKNOWN, NormalForm, normalise
 from textsvm.text.tokens import ALONE, WITHIN
 
-Array = AnyArray
-
 #: Characters per chunk, and number of texts by which a chunk of short texts grows.
 CHUNK, GROUP = 1 << 20, 16
 #: Chunks per thread that are read ahead.
@@ -176,7 +174,7 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[TextChunk]:
     return parts
 
 
-def _numbered(points: Array) -> NDArray[np.uint32]:
+def _numbered(points: AnyArray) -> NDArray[np.uint32]:
     """Replace code points by codes in place; return the code point of each code."""
     if use_numpy(len(points)):
         distinct_points, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
@@ -188,7 +186,7 @@ def _numbered(points: Array) -> NDArray[np.uint32]:
     return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
 
 
-def normalised(texts: list[str], reading: Reading) -> tuple[Array, Ints]:
+def normalised(texts: list[str], reading: Reading) -> tuple[AnyArray, Ints]:
     """Code points of normalised texts (uint8 for ASCII, uint32 otherwise) and their lengths."""
     form, most = reading.form, reading.max_length
     if use_numpy(sum(map(len, texts))):
@@ -214,7 +212,7 @@ def normalised(texts: list[str], reading: Reading) -> tuple[Array, Ints]:
     return out[:end], lengths
 
 
-def _points(texts: list[str]) -> tuple[Array, Ints]:
+def _points(texts: list[str]) -> tuple[AnyArray, Ints]:
     """Code points of texts, read-only, and their offsets."""
     joined, starts = "".join(texts), offsets_of(map(len, texts))
     if joined.isascii():
@@ -377,7 +375,7 @@ class TokenSpans:
     lengths: Ints  #: shape (n,): Number of spans of each document
 
 
-def find_words(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> list[TokenSpans]:
+def find_words(codes: AnyArray, offsets: Ints, kinds: NDArray[np.uint8]) -> list[TokenSpans]:
     """Find the words of documents on all cores, in pieces of documents that are numbered separately.
 
     `kinds` has the class of each symbol of the alphabet, see `textsvm.text.tokens.kinds`.
@@ -394,7 +392,9 @@ def find_words(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> list[To
     return pieces
 
 
-def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: DTypeLike) -> Array:
+def translate(
+    numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[AnyArray], dtype: DTypeLike
+) -> AnyArray:
     """Concatenate arrays of numbers, translated to codes by the table of each array."""
     ends = np.cumsum([len(array) for array in numbers])
     codes = np.empty(ends[-1], dtype)
@@ -406,7 +406,7 @@ def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], d
     return codes
 
 
-def distinct(codes: Array, starts: Ints, stops: Ints) -> tuple[NDArray[np.uint32], Ints]:
+def distinct(codes: AnyArray, starts: Ints, stops: Ints) -> tuple[NDArray[np.uint32], Ints]:
     """Number spans by content, in order of first occurrence.
 
     Returns the number of each span, and for each number the index of its first span.
@@ -433,7 +433,7 @@ def pieces_of(offsets: Ints) -> list[int]:
     return [*np.unique(np.searchsorted(offsets[:-1], steps)).tolist(), len(offsets) - 1]
 
 
-def _find(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
+def _find(codes: AnyArray, offsets: Ints, kinds: NDArray[np.uint8]) -> tuple[AnyArray, AnyArray, AnyArray]:
     starts, stops = np.empty((2, offsets[-1] - offsets[0] + 1), np.int64)
     lengths = np.empty(len(offsets) - 1, np.int64)
     if use_numpy(len(starts)):
@@ -442,7 +442,7 @@ def _find(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> tuple[Array,
     return starts[:n], stops[:n], lengths
 
 
-def _find_few(kinds: NDArray[np.uint8], offsets: Ints, lengths: Ints) -> tuple[Array, Array, Array]:
+def _find_few(kinds: NDArray[np.uint8], offsets: Ints, lengths: Ints) -> tuple[AnyArray, AnyArray, AnyArray]:
     within, alone, first = kinds == WITHIN, kinds == ALONE, np.zeros(len(kinds) + 1, bool)
     first[offsets - offsets[0]] = True
     before = np.concatenate([[False], within[:-1]]) & ~first[:-1] if len(kinds) else within

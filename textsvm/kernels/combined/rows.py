@@ -231,7 +231,7 @@ class _Added:
             self._symbols[d] += self.documents.to_shown(d, view, share) if is_leaf else share
             features = self._features[d]
             for text, count, value in own.features[d] if own.features else ():
-                at = (self.documents.called(text, view) if is_leaf else text, count)
+                at = (view.called(text) if is_leaf else text, count)
                 features[at] = features.get(at, 0.0) + value
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from textsvm.arrays import Array, Bools, Floats, Ints
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents, MultiView, View
+from textsvm.text.documents import Documents, MultiView, View, column_name
 from textsvm.text.tokens import Spans, align
 
 #: Greatest number of numbers of an example that are shown; of more, only their count is.
@@ -109,10 +109,6 @@ class EncodedTexts(Numbers):
         """As `Documents.to_shown`."""
         return shares
 
-    def called(self, feature: str, view: View) -> str:
-        """As `Documents.called`."""
-        return feature
-
     def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> EncodedTexts:
         """As `Documents.without`."""
         return self.of_texts(self.characters.without(index, cuts), self.encoder)
@@ -122,11 +118,6 @@ class EncodedTexts(Numbers):
 
     def _without(self, index: int, places: Ints, cuts: Sequence[tuple[int, int]]) -> EncodedTexts:
         return self.of_texts(self.characters._without(index, places, cuts), self.encoder)
-
-
-def _named(column: Any) -> str:
-    """The column or columns of a view as text."""
-    return column if isinstance(column, str) else ", ".join(column)
 
 
 @dataclass(frozen=True)
@@ -141,10 +132,7 @@ class Table(MultiView):
 
     def shown(self, index: int) -> str:
         """All columns of a row, a line each."""
-        return "\n".join(f"{_named(column)}: {text}" for column, text in self._lines(index).items())
-
-    def called(self, feature: str, view: View) -> str:
-        return f"{_named(view.column)}: {feature}"
+        return "\n".join(f"{column_name(column)}: {text}" for column, text in self._lines(index).items())
 
     def _lines(self, index: int) -> dict[Any, str]:
         """Text shown for each column, with upper and lower case if a view keeps it."""
@@ -157,7 +145,7 @@ class Table(MultiView):
         """Positions of the characters of a view's text in the text shown."""
         lines, begin = self._lines(index), 0
         for column, text in lines.items():
-            begin += len(_named(column)) + 2
+            begin += len(column_name(column)) + 2
             if column == view.column:
                 return begin + align(self.documents[view].shown(index), text)
             begin += len(text) + 1

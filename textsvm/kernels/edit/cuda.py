@@ -109,21 +109,12 @@ class CudaEdit(EditRows):
         """Gram matrix of a kernel with another gamma, from `distances_gram`, on the device."""
         cp = gpu.cupy()
         with gpu.use(self.device):
-            gpu.require_memory(
-                4 * self.n * self.n, "the matrix of the edit-distance kernel", "lower --memory"
-            )
-            out = cp.empty((self.n, self.n), np.float32)
-            longest = int(self.documents.lengths.max(initial=0))
-            of_distance = cp.asarray(np.exp(-float(kernel.gamma) * np.arange(longest + 1)).astype(np.float32))
-            lengths = cp.maximum(cp.asarray(self.documents.lengths), 1)
+            gpu.require_memory(4 * self.n**2, "the matrix of the edit-distance kernel", "lower --memory")
+            out, lengths = cp.empty((self.n, self.n), np.float32), cp.asarray(self.documents.lengths)
             batch = max(1, BATCH // max(1, self.n))
             for first in range(0, self.n, batch):
                 rows = slice(first, first + batch)
-                if kernel.relative:
-                    longer = cp.maximum(lengths[rows, None], lengths)
-                    out[rows] = cp.exp(-float(kernel.gamma) * (distances[rows] / longer))
-                else:
-                    out[rows] = of_distance[distances[rows]]
+                kernel.values(distances[rows], lengths[rows], lengths, out[rows])
             return out
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
@@ -255,7 +246,7 @@ class _Comparison:
 class _Launch:
     """A launch of `edit_rows` for documents of a variant, by decreasing length.
 
-    `arrays` keeps everything alive that the launch addresses.
+    `arrays` and `job` keep everything alive that the launch addresses.
     """
 
     arrays: dict[str, Any] = {}  # noqa: RUF012 (replaced, not changed)
@@ -296,22 +287,16 @@ class _Launch:
             gpu.require_memory(4 * scratch_words * self.blocks, "scratch space of the edit-distance kernel")
         coefficients = np.ascontiguousarray(coefficients)
         self.arrays = {
-            "codes": job.patterns.codes, "offsets": job.patterns.offsets,
             "packs": cp.asarray(self.documents), "rows": cp.asarray(self.rows),
-            "places": cp.asarray(self.places), "words": texts.words, "group_words": texts.group_words,
-            "lengths": texts.lengths, "columns": texts.columns,
+            "places": cp.asarray(self.places), "out": out, "sums": self.sums,
             "scratch": cp.empty(max(1, self.blocks * scratch_words), cp.uint32),
-            "next_item": cp.zeros(1, np.int32), "of_distance": job.of_distance,
-            "coefficients": cp.asarray(coefficients),
-            **({} if out is None else {"out": out}), **({} if self.sums is None else {"sums": self.sums}),
+            "next_item": cp.zeros(1, np.int32), "coefficients": cp.asarray(coefficients),
         }  # fmt: skip
-        numbers = {
-            "scratch_words": scratch_words, "n_columns": 0 if out is None else out.shape[1],
-            "n_packs": self.packs, "span": span, "n_texts": texts.n, "texts_alphabet": texts.alphabet,
-            "kind": job.kind, "own": job.own, "symmetric": job.symmetric,
-            "n_classes": coefficients.shape[1], "gamma": job.gamma,
-        }  # fmt: skip
-        self.task = gpu.structure(TASK, **{"out": None, "sums": None, **self.arrays, **numbers})
+        self.task = gpu.structure(
+            TASK, texts, job.patterns, job, **self.arrays, scratch_words=scratch_words,
+            n_columns=0 if out is None else out.shape[1], n_packs=self.packs, span=span, n_texts=texts.n,
+            texts_alphabet=texts.alphabet, n_classes=coefficients.shape[1],
+        )  # fmt: skip
 
     def start(self, stream: Array) -> None:
         with stream:

@@ -43,7 +43,7 @@ from textsvm.kernels.base import Ability, SymbolKernel, check_flag, check_positi
 from textsvm.kernels.contract import HostRows, SharedColumns, Sharing, TileableCost
 from textsvm.kernels.edit import cuda
 from textsvm.kernels.edit.cpu import LANES, STRIP, EditRows, fill_distances
-from textsvm.runtime.device import Device, select
+from textsvm.runtime.device import Device, array_module, device_of
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
 
@@ -56,6 +56,7 @@ class SharedDistances(Sharing):
     """A common matrix of distances, and a table look-up for each gamma."""
 
     relative: bool
+    tileable = True
 
     def description(self, kernels: Sequence[EditDistance]) -> str:
         return "from one matrix of distances"
@@ -72,14 +73,6 @@ class SharedDistances(Sharing):
         self, kernels: Sequence[EditDistance], documents: Documents, device: Device
     ) -> SharedColumns | None:
         return _SharedRows(kernels, documents, device) if device.kind == "cpu" else None
-
-    def tileable(self, kernels: Sequence[EditDistance], documents: Documents) -> bool:
-        return True
-
-    def cross(
-        self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
-    ) -> list[Floats32]:
-        return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
 
 class EditCost(TileableCost):
@@ -129,24 +122,20 @@ class EditDistance(SymbolKernel):
     def rows(self, documents: Documents, device: Device) -> Any:
         return (cuda.CudaEdit if device.kind == "cuda" else HostEdit)(self, documents, device)
 
-    @property
-    def _bounded_gamma(self) -> float:
-        return min(float(self.gamma), 1e30)  # larger values overflow, and give the same kernel values
-
-    def values(self, distances: Ints32, row_lengths: Ints, column_lengths: Ints) -> Floats32:
-        """Kernel values from distances (m, n) and the lengths of the documents, (m,) and (n,)."""
-        out = np.empty(distances.shape, np.float32)
-        self._fill(distances, row_lengths, column_lengths, out)
-        return out
-
-    def _fill(self, distances: Array, row_lengths: Array, column_lengths: Array, out: Array) -> None:
-        gamma = self._bounded_gamma
+    def values(
+        self, distances: Array, row_lengths: Array, column_lengths: Array, out: Array | None = None
+    ) -> Array:
+        """Kernel values from distances (m, n) and lengths of documents, (m,) and (n,), on either device."""
+        xp = array_module(device_of(distances))
+        out = xp.empty(distances.shape, np.float32) if out is None else out
+        gamma = min(float(self.gamma), 1e30)  # larger values overflow, and give the same kernel values
         if self.relative:
-            longer = np.maximum(np.maximum(row_lengths[:, None], column_lengths), 1)
-            out[...] = np.exp(-gamma * (distances / longer))
+            longer = xp.maximum(xp.maximum(row_lengths[:, None], column_lengths), 1)
+            out[...] = xp.exp(-gamma * (distances / longer))
         elif distances.size:
             of_distance = np.exp(-gamma * np.arange(int(distances.max()) + 1)).astype(np.float32)
-            out[...] = of_distance[distances]
+            out[...] = xp.asarray(of_distance)[distances]
+        return out
 
 
 class _SharedRows:
@@ -163,7 +152,6 @@ class _SharedRows:
         return self.cross(self.documents.take(indices))
 
     def cross(self, others: Documents) -> list[Floats32]:
-        """Values of other documents with the columns, a matrix for each kernel."""
         distances, lengths = self._rows.distances(others), self.documents.lengths
         return [kernel.values(distances, others.lengths, lengths) for kernel in self.kernels]
 
@@ -267,6 +255,6 @@ class HostEdit(EditRows, HostRows):
             if row_lengths is None:
                 out[rows] = ordered
             else:
-                kernel._fill(ordered, row_lengths[rows], self.lengths, out[rows])
+                kernel.values(ordered, row_lengths[rows], self.lengths, out[rows])
 
         run(finish, range(0, len(distances), batch))

@@ -60,18 +60,10 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import Ability, is_whole
 from textsvm.kernels.contract import Cost, Features, FeatureTable, FeatureTerm
+from textsvm.kernels.gap import subsequences
 from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap, CudaCountedSubsequences, CudaSupport
 from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES
-from textsvm.kernels.gap.subsequences import (
-    Patterns,
-    SubsequenceRows,
-    Subsequences,
-    count,
-    ids_of,
-    normalisation_of,
-    patterns_of,
-)
 from textsvm.kernels.shared import normalisation
 from textsvm.kernels.shared.feature_rows import FeaturePredictor, HostFeatureRows
 from textsvm.linalg.products import Half
@@ -155,11 +147,12 @@ class BoundedGapAttributor(Attributor):
         for d in range(len(documents)):
             document = documents.take(np.array([d]))
             weights = rows.x.transposed_dot((scale * coef[d])[:, None])[:, 0]
-            own, x = count(document, kernel.patterns, kernel.decay)
+            own, x = subsequences.count(document, kernel.patterns, kernel.decay)
             of_own = np.append(weights, 0.0)[rows.features.find(own)]  # unknown features, -1, read the last
             shares = np.zeros(len(document.codes))
-            _share(kernel.patterns.offsets, powers, ids_of(document, kernel.patterns, own), of_own, shares)
-            (factor,) = normalisation_of(kernel, document, x.squares()).scale
+            ids = subsequences.ids_of(document, kernel.patterns, own)
+            _share(kernel.patterns.offsets, powers, ids, of_own, shares)
+            (factor,) = subsequences.normalisation_of(kernel, document, x.squares()).scale
             symbols.append(documents.spread(d, factor * shares))
             report(progress, d + 1, len(documents))
         return Contributions(symbols)
@@ -174,7 +167,7 @@ class SubsequencePredictor(FeaturePredictor):
     def feature_terms(self, examples: Documents) -> list[FeatureTerm]:
         """All that prediction needs, for export; `examples` have the alphabet of training."""
         kernel, features = self.space.kernel, self.space.features
-        patterns: Patterns = kernel.patterns
+        patterns: subsequences.Patterns = kernel.patterns
         values = (float(kernel.decay) ** (patterns.spans - patterns.p)).astype(np.float64)
         codes, rows = np.stack(features.strings(), axis=1), np.ones(features.size, np.int64)
         table = FeatureTable(
@@ -225,9 +218,9 @@ class BoundedGap(SubsequenceKernel):
     normalised: bool = True
 
     @property
-    def patterns(self) -> Patterns:
+    def patterns(self) -> subsequences.Patterns:
         """The patterns of occurrences."""
-        return patterns_of(int(self.p), self._span)
+        return subsequences.patterns_of(int(self.p), self._span)
 
     @property
     def _span(self) -> int:
@@ -245,7 +238,7 @@ class BoundedGap(SubsequenceKernel):
                 "which would take hours; give a smaller span, or take the gap kernel"
             )
 
-    def rows(self, documents: Documents, device: Device) -> SubsequenceRows:
+    def rows(self, documents: Documents, device: Device) -> subsequences.SubsequenceRows:
         return (CudaBoundedGap if device.kind == "cuda" else HostBoundedGap)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> FeaturePredictor:
@@ -259,7 +252,7 @@ class CountedSubsequences:
 
     def __init__(self, kernel: BoundedGap, documents: Documents) -> None:
         self.documents = documents
-        _, x = count(documents, kernel.patterns, kernel.decay)
+        _, x = subsequences.count(documents, kernel.patterns, kernel.decay)
         self.shared = SharedFeatures.of(x, x.frequencies())
 
     def rows(self, kernel: BoundedGap, train: Ints) -> FeatureRows:
@@ -274,11 +267,11 @@ class CountedSubsequences:
         return rows
 
 
-class HostBoundedGap(HostFeatureRows, SubsequenceRows):
+class HostBoundedGap(HostFeatureRows, subsequences.SubsequenceRows):
     """Kernel values with fixed documents on a CPU."""
 
-    def represent(self, documents: Documents) -> tuple[Subsequences, Sparse, Floats]:
-        features, x = count(documents, self.kernel.patterns, self.kernel.decay)
+    def represent(self, documents: Documents) -> tuple[subsequences.Subsequences, Sparse, Floats]:
+        features, x = subsequences.count(documents, self.kernel.patterns, self.kernel.decay)
         return features, x, x.squares()
 
     def select(self, x: Sparse, target: Ints) -> Sparse:

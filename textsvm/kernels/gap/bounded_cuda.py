@@ -21,7 +21,7 @@ from textsvm.kernels.gap.subsequences import (
     Subsequences,
     check_entries,
     normalisation_of,
-    places_of_stage,
+    stages_before,
 )
 from textsvm.kernels.shared.counting_cuda import ranked
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
@@ -53,10 +53,8 @@ class _PatternBatch:
         self.n_words = self.text.size * len(patterns.spans)
         gpu.require_memory(32 * self.n_words, f"counting subsequences of {self.text.size:,} symbols")
         self.occurrences = int(patterns.occurrences(documents.lengths).sum())
-        self.codes, self.offsets = (
-            self.text.codes.astype(np.int32),
-            cp.asarray(patterns.offsets.astype(np.int32)),
-        )
+        self.codes = self.text.codes.astype(np.int32)
+        self.offsets = cp.asarray(patterns.offsets.astype(np.int32))
         self.document = documents_of(self.text.offsets, self.text.n, self.text.size)
 
     def keys(self, stages: list[Stage], places: Array) -> Array:
@@ -92,16 +90,15 @@ class _PatternBatch:
 
 
 def _learn(documents: Documents, patterns: Patterns) -> tuple[list[Stage], Array, int]:
-    """Stages before the last, and the places and the bound of the keys of the last."""
-    cp, stages, n_symbols = gpu.cupy(), list[Stage](), len(documents.alphabet)
-    places, bound = places_of_stage(0, 1, n_symbols, patterns)
-    while places[-1] + 1 < patterns.p:
+    """`stages_before` the last."""
+    cp = gpu.cupy()
+
+    def learn(stages: list[Stage], places: Array) -> Stage:
         parts_keys = [cp.unique(batch.keys(stages, places)) for _, batch in _batches(documents, patterns)]
         keys = cp.unique(cp.concatenate([cp.empty(0, np.int64), *parts_keys]))
-        stages.append(Stage(places, keys[keys >= 0].astype(np.uint64), None))
-        size = len(stages[-1].keys)
-        places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
-    return stages, places, bound
+        return Stage(places, keys[keys >= 0].astype(np.uint64), None)
+
+    return stages_before(len(documents.alphabet), patterns, learn)
 
 
 def _entries(
@@ -124,9 +121,8 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
     check_entries(len(keys))
     distinct, features, table = ranked(keys, bound)
     stages.append(Stage(places, distinct, table))
-    return Subsequences(len(documents.alphabet), tuple(stages)), _rows(
-        len(documents), owner, features, values, len(distinct)
-    )
+    x = _rows(len(documents), owner, features, values, len(distinct))
+    return Subsequences(len(documents.alphabet), tuple(stages)), x
 
 
 def _starts(owner: Array, n: int) -> Array:

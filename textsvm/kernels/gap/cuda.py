@@ -38,6 +38,8 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.gap.recurrence import SMALLEST, Recurrence, SelfValues, shared_pass
+from textsvm.kernels.shared.feature_rows import ComparedRows
+from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
@@ -54,6 +56,7 @@ MASKED = 256
 WIDE: gpu.Defines = (("CODE", "uint32"),)
 #: For matrices in shards.
 SHARDS: gpu.Defines = (("SHARDS", 1),)
+#: For sums over rows that are two floats each instead of float64.
 TWO_FLOATS: gpu.Defines = (("TWO_FLOATS", 1),)
 
 THREADS = 128
@@ -92,9 +95,7 @@ class GapVariant:
     blend: bool
     masks: bool
     shared: int = 0
-    wide: bool = False
-    shards: bool = False
-    two_floats: bool = False  #: Whether sums over rows are two floats each instead of float64
+    more: gpu.Defines = ()  #: `WIDE`, `SHARDS`, `TWO_FLOATS`, as far as they apply
 
     @property
     def defines(self) -> gpu.Defines:
@@ -108,9 +109,7 @@ class GapVariant:
             ("SEVERAL_BLOCKS", 3 if self.blocks > 2 and self.registers <= 110 else 2),
             ("TOGETHER", self.together),
             *((("SHARED", self.shared),) if self.shared else ()),
-            *(WIDE if self.wide else ()),
-            *(SHARDS if self.shards else ()),
-            *(TWO_FLOATS if self.two_floats else ()),
+            *self.more,
         )
 
     @property
@@ -186,21 +185,16 @@ def variant_of(
     return replace(variant, columns=columns_of(variant, np.atleast_1d(lengths)))
 
 
+#: Levels, blend, masks and smaller p of kernels to compile.
+_COMPILED = [
+    (4, False, True, 0), (4, True, True, 0), (4, False, False, 0), (0, False, True, 0), (1, False, True, 0),
+    (2, False, False, 0), (9, True, False, 0), (4, False, True, 2), (4, False, True, 4),
+]  # fmt: skip
 #: Kernels launched: (source, defines), for a choice of p.
 DEFINE_SETS = (
     [
         (SOURCE, variant_of(levels, double, blend, masks, shared).defines)
-        for levels, blend, masks, shared in [
-            (4, False, True, 0),
-            (4, True, True, 0),
-            (4, False, False, 0),
-            (0, False, True, 0),
-            (1, False, True, 0),
-            (2, False, False, 0),
-            (9, True, False, 0),
-            (4, False, True, 2),
-            (4, False, True, 4),
-        ]
+        for levels, blend, masks, shared in _COMPILED
         for double in (False, True)
     ]
     + [
@@ -361,8 +355,8 @@ class Sweep:
         levels, blended = recurrence.p - 1, recurrence.blended
         for double in (False, True):
             variant = variant_of(levels, double, blended, targets.masks, shared, lengths)
-            two_floats = not double and not gpu.fast_float64()
-            self.variant = replace(variant, wide=targets.wide, two_floats=two_floats)
+            more = TWO_FLOATS if not double and not gpu.fast_float64() else ()
+            self.variant = replace(variant, more=(WIDE if targets.wide else ()) + more)
             fits = period_and_unit(recurrence, double, n, m)
             if fits is not None and (double or not (mode == DIAGONAL or recurrence.needs_double(n, m))):
                 break
@@ -403,11 +397,6 @@ class Sweep:
         tasks["begin"], tasks["rows"] = words[source], words[stop] - words[source]
         tasks["part"] = part
         return tasks, len(first)
-
-    def keep_part(self, number: int, count: int) -> None:
-        """Keep part `number` of `count` parts of similar work; other GPUs take the others."""
-        mine = np.argsort(-_cost(self.tasks), kind="stable")[number::count]
-        self.tasks = self.tasks[np.sort(mine)]
 
     def weights(self) -> AnyArray:
         """Struct `weights` of gap.cu."""
@@ -498,16 +487,16 @@ def _set_constant(module: Any, name: str, value: AnyArray) -> None:
     where.set(np.frombuffer(value.tobytes(), np.uint8))
 
 
-class CudaGap:
+class CudaGap(ComparedRows):
     """Kernel values of `GapWeighted` with fixed documents on a GPU (`KernelRows`)."""
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
-        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        super().__init__(kernel, documents, device)
         with gpu.use(device):
             self._symbols = len(documents.alphabet) + 1
             self._texts = GapTexts(documents, kernel.structure.min_length, self._symbols)
-            self._self = self._self_values(documents, self._texts, None)
-            self._scale = self._position_scale(self._texts, self._self)
+            self.normalisation: SelfValues = self._self_values(documents, self._texts, None)
+            self._scale = self._position_scale(self._texts, self.normalisation)
             self._place_of = np.full(self.n, -1)
             self._place_of[self._texts.order] = np.arange(len(self._texts))
 
@@ -515,23 +504,14 @@ class CudaGap:
     def _smallest(self) -> float:
         return SMALLEST if self.kernel.normalised else 0.0
 
-    def diag(self) -> Array:
-        with gpu.use(self.device):
-            return gpu.cupy().asarray(self._self.diagonal())
-
-    def rows(self, indices: Ints) -> Array:
-        indices = np.asarray(indices, np.int64)
+    def compare_own(self, indices: Ints, own: Normalisation) -> Array:
         by_number = np.argsort(indices, kind="stable")  # equally long texts: in the order of the columns
-        own = self._self.take(indices)
-        with gpu.use(self.device):
-            cp, matrix, min_length = gpu.cupy(), self._zeros(len(indices)), self.kernel.structure.min_length
-            texts = GapTexts(self.documents.take(indices[by_number]), min_length, self._symbols)
-            at = by_number[texts.order]
-            texts.index, texts.places = cp.asarray(at.astype(np.int32)), self._place_of[indices[at]]
-            self._fill_rows(matrix, texts, cp.asarray(own.scale[at]))
-            own.finish_rows(matrix, self._self)
-            matrix[cp.arange(len(indices)), cp.asarray(indices)] = cp.asarray(own.diagonal())
-            return matrix
+        cp, matrix, min_length = gpu.cupy(), self._zeros(len(indices)), self.kernel.structure.min_length
+        texts = GapTexts(self.documents.take(indices[by_number]), min_length, self._symbols)
+        at = by_number[texts.order]
+        texts.index, texts.places = cp.asarray(at.astype(np.int32)), self._place_of[indices[at]]
+        self._fill_rows(matrix, texts, cp.asarray(own.scale[at]))
+        return matrix
 
     def _fill_rows(self, matrix: Array, texts: GapTexts, scale: Array) -> None:
         """Rows of own texts; the source of a pair is the text that comes first in the order of the matrix."""
@@ -550,17 +530,15 @@ class CudaGap:
         with gpu.use(self.device):
             matrix = self._zeros(self.n)
             self._fill(matrix, self._texts, self._scale, MIRRORED, progress)
-            self._self.finish_gram(matrix)
+            self.normalisation.finish_gram(matrix)
             return matrix
 
-    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
-        with gpu.use(self.device):
-            texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
-            own = self._self_values(others, texts, self._self)
-            matrix = self._zeros(len(others))
-            self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
-            own.finish_rows(matrix, self._self)
-            return matrix
+    def compare_others(self, others: Documents, progress: Progress | None) -> tuple[Array, Normalisation]:
+        texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
+        own = self._self_values(others, texts, self.normalisation)
+        matrix = self._zeros(len(others))
+        self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
+        return matrix, own
 
     def gram_in_shards(
         self, shards: Sequence[Any], number: int, progress: Progress | None = None
@@ -572,13 +550,14 @@ class CudaGap:
         """
         cp, shard = gpu.cupy(), shards[number]
         work = Sweep(self.kernel.recurrence, self._texts, self._texts, MIRRORED)
-        work.variant = replace(work.variant, shards=True)
-        work.keep_part(number, len(shards))
+        work.variant = replace(work.variant, more=work.variant.more + SHARDS)
+        mine = np.argsort(-_cost(work.tasks), kind="stable")[number :: len(shards)]  # parts of similar work
+        work.tasks = work.tasks[np.sort(mine)]
         addresses = np.array([part.values.data.ptr for part in shards], np.uint64)
         firsts = np.array([0, *(part.last for part in shards)])
         output = {"shards": cp.asarray(addresses), "firsts": cp.asarray(firsts)}
         work.launch(self._places(self._texts, self._scale) | output, progress)
-        return lambda: self._self.finish_gram(shard.values, shard.first)
+        return lambda: self.normalisation.finish_gram(shard.values, shard.first)
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         """k(others, documents) @ coef without a matrix: the others are targets, and sum over the sources."""
@@ -593,7 +572,7 @@ class CudaGap:
     def _decide(self, others: Documents, coef: Floats, progress: Progress | None) -> Floats:
         cp = gpu.cupy()
         texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
-        own = self._self_values(others, texts, self._self)
+        own = self._self_values(others, texts, self.normalisation)
         work = Sweep(self.kernel.recurrence, self._texts, texts, WEIGHTED)
         classes = coef.shape[1]
         gpu.require_memory(8 * work.parts * len(texts) * classes, "the decision values")
@@ -602,7 +581,7 @@ class CudaGap:
         work.launch({"classes": classes, "coef": scaled, "sums": sums}, progress)
         values = np.zeros((len(others), classes))
         values[texts.order] = (sums.sum(axis=0) * self._position_scale(texts, own)[:, None]).get()
-        own.finish_values(values, coef.T, self._self)
+        own.finish_values(values, coef.T, self.normalisation)
         return values
 
     def _zeros(self, rows: int) -> Array:
@@ -645,9 +624,8 @@ def cuda_grams(
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1
     with gpu.use(device):
-        texts = GapTexts(
-            documents, min(kernel.structure.min_length for kernel in kernels), len(documents.alphabet) + 1
-        )
+        shortest = min(kernel.structure.min_length for kernel in kernels)
+        texts = GapTexts(documents, shortest, len(documents.alphabet) + 1)
         diagonals = cp.zeros((shared + 1, len(texts)))
         Sweep(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
         texts.forget_layouts()

@@ -44,6 +44,7 @@ class SharedRecurrence(Sharing):
     """
 
     decay: float
+    tileable = True
 
     def passes(self, kernels: Sequence[GapWeighted], room: int) -> list[list[int]]:
         order = sorted(range(len(kernels)), key=lambda i: kernels[i].p)
@@ -67,14 +68,6 @@ class SharedRecurrence(Sharing):
         self, kernels: Sequence[GapWeighted], documents: Documents, device: Device
     ) -> SharedColumns | None:
         return _Columns(kernels, documents) if device.kind == "cpu" else None
-
-    def tileable(self, kernels: Sequence[GapWeighted], documents: Documents) -> bool:
-        return True
-
-    def cross(
-        self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
-    ) -> list[Floats32]:
-        return _Columns(kernels, documents).cross(others)
 
 
 class GapCost(Cost):
@@ -261,7 +254,6 @@ class _Columns:
         return matrices
 
     def cross(self, others: Documents, progress: Progress | None = None) -> list[Floats32]:
-        """Values of other documents with the columns, a matrix for each kernel."""
         matrices = [np.empty((len(others), self.n), np.float32) for _ in self.kernels]
         self.fill(matrices, others, self.self_values(others, self.selves), progress)
         return matrices

@@ -17,8 +17,9 @@ entry. Memory holds the entries and a piece per core, whatever the number of pat
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -28,7 +29,7 @@ from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, distinct_of
 from textsvm.errors import InputError
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, require_float32
-from textsvm.kernels.shared.stages import Stage, ranked, strings_of
+from textsvm.kernels.shared.stages import Stage, StagedIds, ranked
 from textsvm.linalg.sparse import MAX_INT32, Sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
@@ -75,24 +76,8 @@ def patterns_of(p: int, span: int) -> Patterns:
     return Patterns(p, span, offsets, offsets[:, -1] + 1)
 
 
-@dataclass(frozen=True)
-class Subsequences:
-    """Distinct subsequences of some documents; ids number the features.
-
-    `stages` has the vocabulary, all NumPy or all CuPy; `kept` of a stage are places in the string.
-    """
-
-    n_symbols: int
-    stages: tuple[Stage, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of ids."""
-        return len(self.stages[-1].keys)
-
-    def strings(self) -> list[Array]:
-        """Codes of the symbols of all subsequences: p int64 arrays, shape (size,)."""
-        return strings_of(self.stages, self.n_symbols)
+class Subsequences(StagedIds):
+    """Distinct subsequences of some documents; ids number the features, positions are in the string."""
 
     def find(self, other: Subsequences) -> Array:
         """Id here of each subsequence of `other`, over an extension of the alphabet; -1 if unknown."""
@@ -170,6 +155,22 @@ def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -
     return np.arange(first, first + number), bound
 
 
+def stages_before(
+    n_symbols: int, patterns: Patterns, stage_of: Callable[[list[Stage], AnyArray], Stage]
+) -> tuple[list[Stage], AnyArray, int]:
+    """Stages before the last, and the places and the bound of the keys of the last.
+
+    ``stage_of(stages, places)`` learns the stage of these places after others.
+    """
+    stages: list[Stage] = []
+    places, bound = places_of_stage(0, 1, n_symbols, patterns)
+    while places[-1] + 1 < patterns.p:
+        stages.append(stage_of(stages, places))
+        size = len(stages[-1].keys)
+        places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
+    return stages, places, bound
+
+
 def check_entries(n_entries: int) -> None:
     """Raise InputError if documents have too many subsequences to be ranked."""
     if n_entries > MAX_INT32:
@@ -181,13 +182,8 @@ def check_entries(n_entries: int) -> None:
 
 def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subsequences, Sparse]:
     """Subsequences of documents, and their values as rows with ascending features."""
-    stages: list[Stage] = []
-    n_symbols, size = len(documents.alphabet), 1
-    places, bound = places_of_stage(0, size, n_symbols, patterns)
-    while places[-1] + 1 < patterns.p:
-        stages.append(_prefixes(documents, patterns, stages, places))
-        size = len(stages[-1].keys)
-        places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
+    n_symbols, learn = len(documents.alphabet), partial(_prefixes, documents, patterns)
+    stages, places, bound = stages_before(n_symbols, patterns, learn)
     indptr, keys, values = _entries(documents, patterns, decay, stages, places, bound)
     distinct, features, table = ranked(keys, bound, max(TABLE, 2 * len(keys)))
     stages.append(Stage(places, distinct, table))

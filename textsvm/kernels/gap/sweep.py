@@ -107,19 +107,14 @@ def self_products(recurrence: Recurrence, n_lengths: int, documents: Documents) 
     return values
 
 
-def used_levels(recurrence: Recurrence) -> Floats:
-    """The level weights without those that float32 cannot hold."""
-    weights = recurrence.level_weights
-    return np.where(weights > 1e-37, weights, 0)
-
-
 def _arguments(recurrence: Recurrence, n_lengths: int, double: bool, longest: int) -> tuple[Any, ...]:
     """Arguments of `_sweep` other than symbols, for strings of up to `longest` symbols.
 
     They are passed separately: with a tuple of tuples, Numba 0.60 uses code compiled for other types.
     """
     dtype = np.float64 if double else np.float32
-    weights = used_levels(recurrence).astype(dtype)
+    weights = recurrence.level_weights
+    weights = np.where(weights > 1e-37, weights, 0).astype(dtype)  # float32 cannot hold smaller weights
     levels = len(weights) - 1
     low = 0.0
     if recurrence.decay != 1:

@@ -216,10 +216,8 @@ class HostMers(MerRows):
         self, rows: Mers, scale: Floats, progress: Progress | None = None, symmetric: bool = False
     ) -> Floats32:
         columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
-        n_symbols, out = (
-            max(rows.n_symbols, columns.n_symbols),
-            np.empty((len(rows.numbers), self.n), np.float32),
-        )
+        n_symbols = max(rows.n_symbols, columns.n_symbols)
+        out = np.empty((len(rows.numbers), self.n), np.float32)
 
         def piece(bounds: tuple[int, int, int, int]) -> None:
             first, last, row, stop = bounds

@@ -141,11 +141,8 @@ class CudaMers(MerRows):
     ) -> None:
         values = dict.fromkeys(("row_scale", "scale", "out", "own")) | {"first": 0, "symmetric": 0} | fields
         task = gpu.structure(
-            TASK, row_codes=rows.codes, row_starts=rows.starts,
-            row_indptr=rows.indptr, codes=columns.codes, starts=columns.starts,
-            indptr=columns.indptr, words=columns.begins, masks=columns.masks, planes=columns.planes,
-            of_distance=self.of_distance, n=columns.n, n_symbols=columns.n_symbols, n_rows=rows.n, tile=TILE,
-            chunk=columns.chunk, **values,
+            TASK, columns, row_codes=rows.codes, row_starts=rows.starts, row_indptr=rows.indptr,
+            words=columns.begins, of_distance=self.of_distance, n_rows=rows.n, tile=TILE, **values,
         )  # fmt: skip
         kernel = gpu.function(SOURCE, "mer_values", columns.defines)
         kernel(grid, (threads,), (task,), shared_mem=columns.shared)

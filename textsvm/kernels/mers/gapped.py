@@ -41,16 +41,7 @@ from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_whol
 from textsvm.kernels.contract import Cost, Features, Predictor
 from textsvm.kernels.mers.gapped_cuda import CudaGapped
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
-from textsvm.kernels.mers.windows import (
-    LETTERS,
-    Mask,
-    Windows,
-    canonical_name,
-    check_strands,
-    masks,
-    symbols_of,
-    windows_of,
-)
+from textsvm.kernels.mers.windows import PAIRED, Mask, Windows, check_strands, masks, symbols_of, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS
 from textsvm.kernels.shared.normalisation import Normalisation, match_featureless
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
@@ -74,7 +65,7 @@ class PatternContributions:
         self.patterns: list[dict[tuple[tuple[int, ...], str], tuple[int, float]]] = [
             {} for _ in range(len(documents))
         ]
-        self.symbols = [letters[0] for letters in LETTERS] if kernel.canonical else symbols_of(documents)
+        self.symbols = symbols_of(documents, kernel.canonical)
 
     def add(self, own: HostMask, target: Ints, weights: Floats) -> None:
         """Add a mask; the weights of feature u are ``weights[target[u]]``, (n,), 0 if target[u] is -1."""
@@ -101,7 +92,7 @@ class PatternContributions:
         for place in positions:
             pattern[place] = self.symbols[self.windows.codes[start + place]]
         name = self.documents.join(pattern)
-        return canonical_name(name) if self.kernel.canonical else name
+        return min(name, name[::-1].translate(PAIRED)) if self.kernel.canonical else name
 
     def finish(self, scale: Floats) -> Contributions:
         """The contributions, times `scale` of each document, shape (n,)."""

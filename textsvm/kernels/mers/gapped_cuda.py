@@ -25,11 +25,10 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Array, Floats, Ints
-from textsvm.kernels.mers.gapped_rows import CodedTexts, GappedRows, Tables, finish, values_of
+from textsvm.kernels.mers.gapped_rows import CodedTexts, GappedRows, Tables, apply_scales, values_of
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Windows, windows_of
 from textsvm.kernels.shared.counting_cuda import CudaCounts, WindowIds, matrix_of, ranked
 from textsvm.kernels.shared.normalisation import Normalisation
-from textsvm.kernels.shared.stages import Stage
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
@@ -60,11 +59,7 @@ class CudaWindows:
 class CudaMaskedWindows(MaskedWindows):
     """`MaskedWindows` with arrays on the GPU."""
 
-    @staticmethod
-    def rank(windows: Any, positions: Array, ids: Array, bound: int) -> tuple[Stage, Array]:
-        keys = CudaMaskedWindows.keys_of(windows, positions, ids, windows.n_symbols)
-        distinct, new_ids, ranks = ranked(keys, bound)
-        return Stage(positions, distinct, ranks), new_ids
+    ranked = staticmethod(ranked)
 
     @staticmethod
     def keys_of(windows: Any, positions: Array, ids: Array, n_symbols: int) -> Array:
@@ -179,9 +174,8 @@ def _on_card(texts: CodedTexts) -> dict[str, Array]:
 def _structure(arrays: dict[str, Array], positions: Array, texts: CodedTexts, n_symbols: int) -> Any:
     n_kept = positions.shape[1]
     return gpu.structure(
-        TEXTS, **arrays, kept=positions, g=texts.g, n_kept=n_kept,
-        n_symbols=n_symbols, n_keys=n_symbols**n_kept, strands=texts.strands,
-    )  # fmt: skip
+        TEXTS, texts, **arrays, kept=positions, n_kept=n_kept, n_symbols=n_symbols, n_keys=n_symbols**n_kept
+    )
 
 
 def _add_product(total: Array, left: Array, right: Array, first: int) -> None:
@@ -284,7 +278,8 @@ class CudaGapped(GappedRows):
                 normalisation = self._multiply(texts, total, progress)
             else:
                 normalisation = self._add_up(total, progress)
-            finish(total, normalisation, normalisation)
+            apply_scales(total, normalisation, normalisation)
+            normalisation.finish_rows(total, normalisation)
             mirror(total, normalisation.diagonal())
             return total
 

@@ -20,7 +20,7 @@ row, where df_u is the length of the list of u, and n^2 / 2 to move the sums of 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,8 +34,8 @@ from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32, Unsi
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsPredictor, decision_by_rows
 from textsvm.kernels.mers.windows import LETTERS, UNKNOWN, Mask, MaskedWindows, Windows, strands, windows_of
 from textsvm.kernels.shared.counting import count_ids, weigh
+from textsvm.kernels.shared.feature_rows import ComparedRows
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of, finished_gram
-from textsvm.kernels.shared.stages import strings_of
 from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex
 from textsvm.linalg.sparse import Counts, Sparse, grid_unit, run_on_ranges
 from textsvm.runtime import device as devices
@@ -74,12 +74,11 @@ POSITIONS = 4096
 MaskWeights = tuple[Mask, MaskedWindows, Array]
 
 
-class GappedRows(ABC):
+class GappedRows(ComparedRows):
     """Kernel values of `GappedKmers` with fixed documents (`KernelRows`); subclasses process a mask."""
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
-        self.kernel, self.documents, self.device = kernel, documents, device
-        self.n = len(documents)
+        super().__init__(kernel, documents, device)
         with devices.use(device):
             self.windows = self.windows_of(kernel, documents)
         self._kept: list[Any] = []
@@ -107,9 +106,6 @@ class GappedRows(ABC):
         `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
         """
 
-    @abstractmethod
-    def gram(self, progress: Progress | None = None) -> Array: ...
-
     def represent_masks(self) -> Iterator[Any]:
         """`represent` the column documents, mask by mask, lazily."""
         return (self.represent(self.kernel, self.windows, mask) for mask in self.kernel.masks)
@@ -122,7 +118,7 @@ class GappedRows(ABC):
         return iter(self._kept) if small else self.represent_masks()
 
     @cached_property
-    def normalisation(self) -> Normalisation:
+    def normalisation(self) -> Normalisation:  # type: ignore[override]
         """k(s, s) of the columns."""
         with devices.use(self.device):
             return self._normalisation(sum((columns.squares for columns in self.masks()), np.zeros(self.n)))
@@ -130,35 +126,25 @@ class GappedRows(ABC):
     def _normalisation(self, squares: Floats) -> Normalisation:
         return Normalisation(self.documents, squares, self.kernel.normalised)
 
-    def diag(self) -> Array:
-        with devices.use(self.device):
-            return array_module(self.device).asarray(self.normalisation.diagonal())
+    def compare_own(self, indices: Ints, own: Normalisation) -> Array:
+        total = array_module(self.device).zeros((len(indices), self.n), np.float32)
+        for columns in self.masks():
+            total += columns.rows(indices)
+        apply_scales(total, own, self.normalisation)
+        return total
 
-    def rows(self, indices: Ints) -> Array:
-        indices = np.asarray(indices, np.int64)
-        with devices.use(self.device):
-            xp = array_module(self.device)
-            total = xp.zeros((len(indices), self.n), np.float32)
-            for columns in self.masks():
-                total += columns.rows(indices)
-            finish(total, self.normalisation.take(indices), self.normalisation)
-            if self.kernel.normalised:
-                total[xp.arange(len(indices)), xp.asarray(indices)] = 1
-            return total
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
+    def compare_others(self, others: Documents, progress: Progress | None) -> tuple[Array, Normalisation]:
         normalisation = self.normalisation
-        with devices.use(self.device):
-            total = array_module(self.device).zeros((len(others), self.n), np.float32)
-            windows, squares = self.windows_of(self.kernel, others), np.zeros(len(others))
-            for number, columns in enumerate(self.masks() if len(others) else (), 1):
-                own = self.represent(self.kernel, windows, columns.mask)
-                squares += own.squares
-                total += columns.products(own.over(columns.vocabulary))
-                report(progress, number, len(self.kernel.masks))
-            own_scale = Normalisation(others, squares, self.kernel.normalised, normalisation)
-            finish(total, own_scale, normalisation)
-            return total
+        total = array_module(self.device).zeros((len(others), self.n), np.float32)
+        windows, squares = self.windows_of(self.kernel, others), np.zeros(len(others))
+        for number, columns in enumerate(self.masks() if len(others) else (), 1):
+            rows = self.represent(self.kernel, windows, columns.mask)
+            squares += rows.squares
+            total += columns.products(rows.over(columns.vocabulary))
+            report(progress, number, len(self.kernel.masks))
+        own = Normalisation(others, squares, self.kernel.normalised, normalisation)
+        apply_scales(total, own, normalisation)
+        return total, own
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         if self.few_features(coef.shape[1]):
@@ -203,7 +189,7 @@ class GappedPredictor:
         """All that prediction needs, for export; `examples` have the alphabet of training."""
         kernel, tables = self.kernel, []
         for mask, vocabulary, weights in self.weights:
-            codes = np.stack(strings_of(vocabulary.stages, vocabulary.n_symbols), axis=1)
+            codes = np.stack(vocabulary.strings(), axis=1)
             positions = np.array([mask.positions], np.int64)
             ones = np.ones(len(codes), np.int64)
             rest = (mask.times, codes, None, ones, weights)
@@ -255,16 +241,15 @@ class GappedPredictor:
         return fits and 8 * keys * len(self.weights) * len(self.coef) <= WEIGHT_BYTES
 
 
-def finish(total: Array, own: Normalisation, columns: Normalisation) -> None:
-    """Turn sums of products (own, columns), NumPy or CuPy, into kernel values in place."""
-    xp = array_module(device_of(total))
+def apply_scales(total: Array, own: Normalisation, columns: Normalisation) -> None:
+    """Multiply products (own, columns), NumPy or CuPy, by both scales of a normalised kernel in place."""
     if own.normalised:
+        xp = array_module(device_of(total))
         row_scale, scale = xp.asarray(own.scale), xp.asarray(columns.scale)
         size = max(1, (1 << 22) // max(1, len(scale)))
         for first in range(0, len(total), size):
             block = slice(first, first + size)
             total[block] = total[block] * (row_scale[block, None] * scale)
-    own.finish_rows(total, columns)
 
 
 def values_of(weight: str, most: int) -> Floats32:

@@ -51,7 +51,7 @@ from textsvm.kernels.contract import Predictor, TileableCost
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows
-from textsvm.kernels.mers.windows import canonical_name, check_strands
+from textsvm.kernels.mers.windows import PAIRED, check_strands
 from textsvm.kernels.options import FILTERS
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -65,7 +65,10 @@ def _names(documents: Documents, d: int, starts: Ints, length: int, both: bool) 
     """l-mers as text; on both strands the smaller of an l-mer and its reverse complement."""
     symbols = documents.symbols(d)
     names = [documents.join(list(symbols[start : start + length])) for start in starts.tolist()]
-    return list(map(canonical_name, names)) if both else names
+    if not both:
+        return names
+    names = [name.replace("u", "t") for name in names]
+    return [min(name, name[::-1].translate(PAIRED)) for name in names]
 
 
 def _sum_by_name(names: list[str], terms: Floats) -> list[tuple[str, int, float]]:

@@ -100,12 +100,14 @@ class MerRows(ComparedRows):
             return Normalisation(others, np.zeros(len(others)), False)
         return Normalisation(others, self.self_values(rows, columns), True, self.normalisation)
 
+    def compare_others(self, others: Documents, progress: Progress | None) -> tuple[Array, Normalisation]:
+        rows, own = self.project(others)
+        return self.products(rows, own.scale, progress), own
+
     def project(self, others: Documents) -> tuple[Mers, Normalisation]:
+        """l-mers of other documents, and their normalisation."""
         rows, columns = self.mers(others)
         return rows, self.normalise(others, rows, columns)
-
-    def compare(self, x: Mers, own: Normalisation, progress: Progress | None = None) -> Array:
-        return self.products(x, own.scale, progress)
 
     def compare_own(self, indices: Ints, own: Normalisation) -> Array:
         return self.products(self.own.take(indices), own.scale)

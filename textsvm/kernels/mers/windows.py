@@ -24,7 +24,7 @@ from textsvm.arrays import AnyArray, Array, Bools, Ints, Ints32
 from textsvm.errors import InputError
 from textsvm.kernels.base import check_flag
 from textsvm.kernels.shared.counting import check_symbols
-from textsvm.kernels.shared.stages import Stage, ranked
+from textsvm.kernels.shared.stages import Stage, StagedIds, ranked
 from textsvm.linalg.sparse import run_on_ranges
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of
@@ -34,7 +34,7 @@ from textsvm.text.documents import Documents
 #: another code of an ambiguous base are left out.
 LETTERS = ("a", "c", "g", "tu", "nrykmswbdhv")
 UNKNOWN = len(LETTERS) - 1
-_PAIRED = str.maketrans("acgtu", "tgcaa")
+PAIRED = str.maketrans("acgtu", "tgcaa")
 #: Number of keys up to which ranks are always tabulated; more keys may be sorted instead.
 TABLE = 1 << 10
 
@@ -115,25 +115,17 @@ def strands(documents: Documents) -> Ints32:
     return np.concatenate([letters, paired[::-1]])
 
 
-def canonical_name(name: str) -> str:
-    """The smaller of a text of DNA and its reverse complement; u is a t."""
-    name = name.replace("u", "t")
-    return min(name, name[::-1].translate(_PAIRED))
-
-
-def symbols_of(documents: Documents) -> list[str]:
-    """Symbol of each code."""
+def symbols_of(documents: Documents, both_strands: bool = False) -> list[str]:
+    """Symbol of each code of documents, or with `both_strands` of `strands`."""
+    if both_strands:
+        return [letters[0] for letters in LETTERS]
     if documents.of_tokens:
         return documents.alphabet.tolist()
     return [chr(point) for point in documents.alphabet]
 
 
-@dataclass(frozen=True)
-class MaskedWindows:
+class MaskedWindows(StagedIds):
     """Distinct contents of the windows of some documents under a mask."""
-
-    n_symbols: int
-    stages: tuple[Stage, ...]
 
     @classmethod
     def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Array]:
@@ -143,15 +135,11 @@ class MaskedWindows:
         while rest:
             number, bound = fitting(size, windows.n_symbols, len(rest), len(ids))
             positions = np.array(rest[:number], np.int64)
-            stage, ids = cls.rank(windows, positions, ids, bound)
-            stages.append(stage)
-            size, rest = len(stage.keys), rest[number:]
+            keys = cls.keys_of(windows, positions, ids, windows.n_symbols)
+            distinct, ids, ranks = cls.ranked(keys, bound)
+            stages.append(Stage(positions, distinct, ranks))
+            size, rest = len(distinct), rest[number:]
         return cls(windows.n_symbols, tuple(stages)), ids
-
-    @property
-    def size(self) -> int:
-        """Number of ids."""
-        return len(self.stages[-1].keys)
 
     def find(self, windows: Any) -> Array:
         """Id of every window of other documents, -1 if unknown; unknown symbols have codes >= `n_symbols`."""
@@ -161,11 +149,9 @@ class MaskedWindows:
         return ids
 
     @staticmethod
-    def rank(windows: Any, positions: Ints, ids: Array, bound: int) -> tuple[Stage, Ints32]:
-        """Extend the ids of windows by more positions; keys are below `bound`."""
-        keys = MaskedWindows.keys_of(windows, positions, ids, windows.n_symbols)
-        distinct, new_ids, ranks = ranked(keys, bound, max(TABLE, 8 * len(ids)))
-        return Stage(positions, distinct, ranks), new_ids
+    def ranked(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
+        """As `stages.ranked`."""
+        return ranked(keys, bound, max(TABLE, 8 * len(keys)))
 
     @staticmethod
     def keys_of(windows: Any, positions: Ints, ids: AnyArray, n_symbols: int) -> Ints:
@@ -202,13 +188,9 @@ def _keys(first, last, codes, starts, positions, ids, n_symbols, keys):
 
 
 @dataclass(frozen=True)
-class Mers:
-    """l-mers of some documents."""
+class Mers(Windows):
+    """l-mers of some documents, whose codes are below `n_symbols`."""
 
-    codes: Ints32  #: Of the texts and possibly of their reverse complements; below `n_symbols`
-    starts: Ints  #: shape (number of l-mers,): Start of each l-mer in `codes`
-    indptr: Ints  #: shape (n + 1,): Document i has the l-mers ``indptr[i]`` to ``indptr[i + 1]``
-    n_symbols: int
     length: int  #: l
 
     @property

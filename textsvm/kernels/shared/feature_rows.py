@@ -29,7 +29,7 @@ BATCH = 1 << 26
 
 
 class ComparedRows(ABC):
-    """Kernel values with fixed documents (`KernelRows`), which are compared in another form.
+    """Kernel values with fixed documents (`KernelRows`) that are products of documents, times both scales.
 
     Subclasses set `normalisation`, k(s, s) of the documents.
     """
@@ -44,16 +44,12 @@ class ComparedRows(ABC):
         """The whole matrix, of which half is computed."""
 
     @abstractmethod
-    def project(self, others: Documents) -> tuple[Any, Normalisation]:
-        """Other documents in the form that `compare` reads, such as X over the features of the columns."""
-
-    @abstractmethod
-    def compare(self, x: Any, own: Normalisation, progress: Progress | None = None) -> Array:
-        """Products of documents with the columns, times both scales."""
-
-    @abstractmethod
     def compare_own(self, indices: Ints, own: Normalisation) -> Array:
-        """`compare` for some of the columns."""
+        """Products of some of the columns with all, times both scales."""
+
+    @abstractmethod
+    def compare_others(self, others: Documents, progress: Progress | None) -> tuple[Array, Normalisation]:
+        """The same for other documents, and their normalisation."""
 
     def diag(self) -> Array:
         with devices.use(self.device):
@@ -74,8 +70,7 @@ class ComparedRows(ABC):
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
-            x, own = self.project(others)
-            values = self.compare(x, own, progress)
+            values, own = self.compare_others(others, progress)
             own.finish_rows(values, self.normalisation)
             return values
 
@@ -89,6 +84,18 @@ class FeatureKernelRows(ComparedRows):
 
     x: Array
     space: Any
+
+    @abstractmethod
+    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+        """X of other documents over the features of the columns."""
+
+    @abstractmethod
+    def compare(self, x: Any, own: Normalisation, progress: Progress | None = None) -> Array:
+        """Products of documents with the columns, times both scales."""
+
+    def compare_others(self, others: Documents, progress: Progress | None) -> tuple[Array, Normalisation]:
+        x, own = self.project(others)
+        return self.compare(x, own, progress), own
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return FeaturePredictor.of_support(self, coef.T).values(others, progress)
@@ -134,10 +141,8 @@ class FeaturePredictor:
         self, device: Device, space: Any, weights: Array, alone: tuple[Normalisation, Floats] | None = None
     ) -> None:
         self.device, self.space, self.weights = device, space, weights
-        self.columns, self.coef = alone or (
-            Normalisation(Documents.none(), np.zeros(0), True),
-            np.zeros((weights.shape[1], 0)),
-        )
+        none = Normalisation(Documents.none(), np.zeros(0), True)
+        self.columns, self.coef = alone or (none, np.zeros((weights.shape[1], 0)))
 
     @classmethod
     def of_support(cls, rows: FeatureKernelRows, coef: Array) -> Self:

@@ -15,7 +15,7 @@ from textsvm.kernels.shared.normalisation import Normalisation, featureless_grou
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import ENTRY_BYTES, CudaRows, place, repeated, side_by_side
-from textsvm.linalg.sparse_cuda import CudaSparse
+from textsvm.linalg.sparse_cuda import CudaSparse, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
@@ -63,9 +63,8 @@ def commonest_first(df: Array) -> tuple[Array, int]:
     """Number of each shared feature, by decreasing document frequency, -1 for others; and their total."""
     cp = gpu.cupy()
     shared = cp.flatnonzero(df > 1)
-    keys = (np.uint64((1 << 31) - 1) - df[shared].astype(np.uint64) << np.uint64(32)) | shared.astype(
-        np.uint64
-    )
+    rarity = np.uint64((1 << 31) - 1) - df[shared].astype(np.uint64)
+    keys = (rarity << np.uint64(32)) | shared.astype(np.uint64)
     keys.sort()
     target = cp.full(len(df), -1, np.int32)
     target[(keys & np.uint64((1 << 32) - 1)).astype(np.int64)] = cp.arange(len(shared), dtype=np.int32)
@@ -74,11 +73,9 @@ def commonest_first(df: Array) -> tuple[Array, int]:
 
 def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRows, Array]:
     """Rows of the shared features, and the squared norm of the other features of each document."""
-    cp = gpu.cupy()
     features = target[rows.features]
     is_shared = features >= 0
-    before = cp.zeros(len(is_shared) + 1, np.int64)
-    cp.cumsum(is_shared, dtype=np.int64, out=before[1:])
+    before = starts_of(is_shared)
     shared = CudaRows(before[rows.indptr], features[is_shared], rows.values[is_shared], n_features)
     private = CudaRows(rows.indptr - shared.indptr, features[~is_shared], rows.values[~is_shared], 0)
     return shared, private.squares()

@@ -44,15 +44,28 @@ class Stage:
         return xp.where((keys >= 0) & (self.keys[place].astype(np.int64) == keys), place, -1)
 
 
-def strings_of(stages: tuple[Stage, ...], n_symbols: int) -> list[Array]:
-    """Codes of the symbols of all ids of the last stage: an int64 array for each symbol."""
-    keys, symbols = stages[-1].keys.astype(np.int64), []
-    for number in range(len(stages) - 1, -1, -1):
-        for _ in stages[number].positions:
-            symbols.append(keys % max(n_symbols, 1))
-            keys = keys // max(n_symbols, 1)
-        keys = stages[number - 1].keys.astype(np.int64)[keys] if number else keys
-    return symbols[::-1]
+@dataclass(frozen=True)
+class StagedIds:
+    """Ids of strings over an alphabet; the arrays of the stages are all NumPy or all CuPy."""
+
+    n_symbols: int
+    stages: tuple[Stage, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of ids."""
+        return len(self.stages[-1].keys)
+
+    def strings(self) -> list[Array]:
+        """Codes of the symbols of all strings: an int64 array for each symbol, shape (size,)."""
+        stages, base = self.stages, max(self.n_symbols, 1)
+        keys, symbols = stages[-1].keys.astype(np.int64), []
+        for number in range(len(stages) - 1, -1, -1):
+            for _ in stages[number].positions:
+                symbols.append(keys % base)
+                keys = keys // base
+            keys = stages[number - 1].keys.astype(np.int64)[keys] if number else keys
+        return symbols[::-1]
 
 
 def ranked(keys: Ints, bound: int, most: int) -> tuple[Words, Ints32, Ints32 | None]:

@@ -99,13 +99,7 @@ class VectorKernel(Kernel):
 
 
 class ScaledKernel(VectorKernel):
-    """A kernel of vectors with a factor gamma; "scale" and "auto" are computed as in scikit-learn.
-
-    Parameters
-    ----------
-    gamma : float > 0, "scale" or "auto"
-        "scale" is 1 / (d * variance of all numbers of the training vectors), "auto" is 1 / d.
-    """
+    """A kernel of vectors with a factor gamma; "scale" and "auto" are computed as in scikit-learn."""
 
     gamma: float | str
 
@@ -119,10 +113,8 @@ class ScaledKernel(VectorKernel):
 
     def check(self) -> None:
         gamma = self.gamma
-        valid = (
-            gamma in ("scale", "auto") if isinstance(gamma, str) else is_number(gamma) and 0 < gamma < np.inf
-        )
-        if not valid:
+        a_number = is_number(gamma) and 0 < gamma < np.inf
+        if not a_number and not (isinstance(gamma, str) and gamma in ("scale", "auto")):
             raise InputError(
                 f"gamma={gamma!r} of the {self.name} kernel must be a finite number above 0, 'scale' or "
                 "'auto'"
