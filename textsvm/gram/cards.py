@@ -422,11 +422,10 @@ def _place(tile: Array, rows: Any, columns: Any, shards: Sequence[Shard], mirror
     values[: len(shards)] = [shard.values.data.ptr for shard in shards]
     first[1 : len(shards) + 1] = [shard.last for shard in shards]
     height, width = tile.shape
-    devices.function(SOURCE, "place_tile")(
+    argument, blocks = (
+        devices.structure(SHARDS, values=values, first=first),
         (-(-width // SIDE), -(-height // SIDE)),
-        (SIDE, 8),
-        (
-            tile, np.int64(height), np.int64(width), rows, columns,
-            devices.structure(SHARDS, values=values, first=first), np.int32(mirrored),
-        ),
-    )  # fmt: skip
+    )
+    sizes = np.int64(height), np.int64(width)
+    kernel = devices.function(SOURCE, "place_tile")
+    kernel(blocks, (SIDE, 8), (tile, *sizes, rows, columns, argument, np.int32(mirrored)))

@@ -177,9 +177,8 @@ class Case:
         requests = CARD_REQUESTS * self.n if self.device == "cuda" else solver_calls
         reading = requests * REQUEST_SECONDS[self.device]
         if tier == "recompute":
-            return (
-                reading + self.n * self.rows_read / rates.compute + max(solver_calls, requests) * rates.call
-            )
+            calls = max(solver_calls, requests)
+            return reading + self.n * self.rows_read / rates.compute + calls * rates.call
         missing = 1 - self.stored
         # The columns of each band are prepared, and a panel takes at most a quarter of the memory.
         build_calls = BANDS + max(BANDS, 4 * self.n / max(1, self.capacity))

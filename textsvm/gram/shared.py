@@ -71,9 +71,8 @@ class _MatricesInMemory:
         return plan_gram(Case(len(self.documents), self.allowed)).reason + suffix
 
     def sum_description(self, kernel: Kernel) -> str:
-        return self.description(
-            f", summed from {len(kernel.structure.terms)} parts" if kernel.structure.depth else ""
-        )
+        parts = len(kernel.structure.terms)
+        return self.description(f", summed from {parts} parts" if kernel.structure.depth else "")
 
     def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Array:
         """The whole matrix of a fitted kernel."""

@@ -173,9 +173,8 @@ class Half:
         if times is None:
             self.rest = x.select(target, n_listed)
         else:
-            _fill_levels(
-                x.indptr, x.features, x.values, times, np.cumsum(n_dense) - n_dense, n_dense, self.dense
-            )
+            begin = np.cumsum(n_dense) - n_dense
+            _fill_levels(x.indptr, x.features, x.values, times, begin, n_dense, self.dense)
             times = times - n_dense[x.features].astype(np.int32)
             listed = in_lists[x.features] & (times > 0)
             indptr = np.concatenate([[0], np.cumsum(listed)])[x.indptr]

@@ -44,11 +44,8 @@ class Conformity:
         """From out-of-fold probabilities and decision values, and true classes."""
         own = probability[np.arange(len(codes)), codes]
         counts = np.bincount(codes, minlength=probability.shape[1])
-        return cls(
-            own[np.lexsort((own, codes))],
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            np.sort(largest(decision)),
-        )
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(own[np.lexsort((own, codes))], starts, np.sort(largest(decision)))
 
     @classmethod
     def restore(cls, state: Mapping[str, AnyArray], n_classes: int) -> Conformity:

@@ -401,9 +401,8 @@ def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> rules.Ru
         classes, strategy = read_classes(header["classes"]), parameters.get("multiclass", "ovr")
         return rules.ClassRule(classes, strategy, scale=scale)
     if name == "MultilabelSVC":
-        rule = rules.LabelRule(
-            read_classes(header["classes"]), finite(arrays, "thresholds"), header["label_form"]
-        )
+        classes, thresholds = read_classes(header["classes"]), finite(arrays, "thresholds")
+        rule = rules.LabelRule(classes, thresholds, header["label_form"])
         rule.check()
         return rule
     return rules.NumberRule() if name == "SVR" else rules.NoveltyRule()

@@ -308,8 +308,7 @@ class TrainedModel:
         bool array, shape (n, n_classes)
             Columns in the order of the classes; at least one class per row.
         """
-        rule = self.calibrated()
-        return rule.conformity.sets(self.predict_proba(X), coverage, per_class)
+        return self.calibrated().conformity.sets(self.predict_proba(X), coverage, per_class)
 
     def predict_known(self, X: object, rejected: float = 0.05) -> Bools:
         """Whether each text is like a known class, shape (n,), by `score_samples`.

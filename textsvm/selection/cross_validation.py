@@ -347,8 +347,7 @@ def fit_learning_curve(metric: str, n: Floats, errors: Floats) -> LearningCurve:
 
 def _thinned(train: Ints, strata: AnyArray, seed: int) -> list[Ints]:
     """Nested shares of a training part, class by class, with a document of each class at least."""
-    random = np.random.default_rng(seed)
-    mixed = random.permutation(train)
+    mixed = np.random.default_rng(seed).permutation(train)
     classes = [mixed[strata[mixed] == name] for name in np.unique(strata[train])]
     parts = ([rows[: max(1, round(share * len(rows)))] for rows in classes] for share in SHARES)
     return [np.sort(np.concatenate(part)) for part in parts]

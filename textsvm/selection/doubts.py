@@ -210,8 +210,7 @@ def doubts(
         decision, _ = mean_values(values, folds, len(examples))
         return _judged(target, np.nan_to_num(decision), near, prepared.kernel.structure.alike)
 
-    result = devices.run_on(settings.device, judged_on)
-    return replace(result, copies=n_together(target.copies, folds))
+    return replace(devices.run_on(settings.device, judged_on), copies=n_together(target.copies, folds))
 
 
 def plain_kernel(texts: list[str]) -> Kernel:
@@ -234,8 +233,7 @@ def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float
     weights, biases = feature_weights(features, codes)
     p = scipy.special.softmax(features @ weights + biases, axis=1)
     score, suggested = 1 - p[np.arange(len(codes)), codes], classes[p.argmax(axis=1)]
-    far = outliers(near.value[:, :1])
-    return Doubts(classes[codes], suggested, score, p, classes, near, alike, far)
+    return Doubts(classes[codes], suggested, score, p, classes, near, alike, outliers(near.value[:, :1]))
 
 
 def feature_weights(features: Floats, codes: Ints) -> tuple[Floats, Floats]:

@@ -163,9 +163,8 @@ class GridSearch:
         """Train on all examples, and learn the rule from decision values on the folds."""
         rows, folds = np.arange(len(self.target.values)), self.folds
         [[machines]] = solve_folds([settings], prepared.gram, self.target, [(rows, rows)], self.weight)
-        rule, machines = learn_from_values(
-            settings, self.target, self.weight, machines, values[: len(folds)], folds
-        )
+        own = values[: len(folds)]
+        rule, machines = learn_from_values(settings, self.target, self.weight, machines, own, folds)
         return assemble(
             settings, prepared.kernel, prepared.examples, self.target, machines, rule,
             seconds=dict(prepared.seconds), gram=prepared.description, device=devices.select(settings.device),

@@ -213,9 +213,8 @@ class MulticlassRun:
 
         def strip(start: int, stop: int) -> None:
             update(self.window.values, slots, dual.index, self.direct, first, row, value, self.G, start, stop)
-            finite.append(
-                measure(self.G, self.coef, dual.target, dual.upper, self.top, self.low, start, stop)
-            )
+            extremes = self.top, self.low
+            finite.append(measure(self.G, self.coef, dual.target, dual.upper, *extremes, start, stop))
 
         m = len(dual)
         _spread(strip, m, (len(value) + dual.n_classes) * m)

@@ -93,9 +93,8 @@ class Slots(ABC):
         self.stopping, self.tolerances = stopping, self.checkpoints(stopping)
         self.resident = self.window.complete
         slot_bytes = self.bytes_each(shape)
-        devices.require_memory(
-            slot_bytes, f"the solver of {' x '.join(f'{size:,}' for size in shape)} variables"
-        )
+        sizes = " x ".join(f"{size:,}" for size in shape)
+        devices.require_memory(slot_bytes, f"the solver of {sizes} variables")
         most = min(wanted, most_slots()) if self.resident and wanted > 1 else 1
         self.count = max(1, min(most, devices.free_memory() // 2 // slot_bytes)) if most > 1 else 1
         self.values = cp.zeros((self.PLANES, self.count, *shape))
@@ -351,9 +350,8 @@ class Queue:
             return
         start, start_responses = self.slots.warm_start(chain[job.at + 1], dual, result)
         error = self.rounding(job, coef, iterations)
-        job.go_to(
-            job.at + 1, 0.0 if start_responses is None else solution.carried_over(error, dual, coef, start)
-        )
+        carried = 0.0 if start_responses is None else solution.carried_over(error, dual, coef, start)
+        job.go_to(job.at + 1, carried)
         self.start(slot, chain[job.at], start, start_responses)
 
     def report(self, violations: Floats) -> None:

@@ -94,7 +94,7 @@ def svc(
         raise InputError("y must be a vector of labels +1 and -1")
     if not ((signs > 0).any() and (signs < 0).any()):
         raise InputError(f"all {len(signs)} labels are the same; a classifier needs two classes")
-    upper, diagonal = _positive("C", C) * _weights(sample_weight, len(signs)), None
+    upper, diagonal = _penalties(C, sample_weight, len(signs)), None
     if loss == "squared_hinge":
         upper, diagonal = 2 * MOST_SLACK * upper, loss_diagonal(upper)
     return Dual(signs, np.full(len(signs), -1.0), upper, _rows(index, len(signs)), loss_diagonal=diagonal)
@@ -119,7 +119,7 @@ def svr(
     if not 0 <= epsilon < np.inf:
         raise InputError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
     n = len(target)
-    upper = _positive("C", C) * _weights(sample_weight, n)
+    upper = _penalties(C, sample_weight, n)
     sign, linear = np.repeat([1.0, -1.0], n), np.concatenate([epsilon - target, epsilon + target])
     return Dual(sign, linear, np.tile(upper, 2), np.tile(_rows(index, n), 2))
 
@@ -159,18 +159,15 @@ def crammer_singer(
     if classes.min() < 0 or classes.max() >= n_classes:
         raise InputError(f"classes must be from 0 to {n_classes - 1}, got {classes.min()} to {classes.max()}")
     m = len(classes)
-    return MulticlassDual(
-        np.ascontiguousarray(classes, np.int64),
-        _positive("C", C) * _weights(sample_weight, m),
-        np.ascontiguousarray(_rows(index, m), np.int64),
-        n_classes,
-    )
+    upper = _penalties(C, sample_weight, m)
+    rows = np.ascontiguousarray(_rows(index, m), np.int64)
+    return MulticlassDual(np.ascontiguousarray(classes, np.int64), upper, rows, n_classes)
 
 
-def _positive(name: str, value: float) -> float:
-    if not 0 < value < np.inf:
-        raise InputError(f"{name} must be a finite number above 0, got {value!r}")
-    return value
+def _penalties(C: float, sample_weight: ArrayLike | None, n: int) -> Floats:
+    if not 0 < C < np.inf:
+        raise InputError(f"C must be a finite number above 0, got {C!r}")
+    return C * _weights(sample_weight, n)
 
 
 def _weights(sample_weight: ArrayLike | None, n: int) -> Floats:

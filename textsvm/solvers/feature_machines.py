@@ -180,9 +180,8 @@ class FeatureMachine:
         """The variables that may move: all except variables that the gradient clearly keeps at a bound."""
         slack = self.dual.sign * (solution.responses + solution.bias)
         margin = max(solution.violation, self.stopping.tol)
-        settled = ((solution.alpha <= 0) & (slack > margin)) | (
-            (solution.alpha >= self.dual.upper) & (slack < -margin)
-        )
+        at_zero, at_upper = solution.alpha <= 0, solution.alpha >= self.dual.upper
+        settled = (at_zero & (slack > margin)) | (at_upper & (slack < -margin))
         return np.flatnonzero(~settled & (self.dual.upper > 0))
 
 

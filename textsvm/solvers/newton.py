@@ -202,8 +202,7 @@ def solve_newton(
     solver = _ProximalMethod(products, duals, tol, max_passes)
     with np.errstate(divide="ignore", invalid="ignore"):
         responses = solver.solve(progress, satisfied)
-    values = to_host(responses - solver.q)
-    return to_host(solver.coef), values, int(solver.passes)
+    return to_host(solver.coef), to_host(responses - solver.q), int(solver.passes)
 
 
 def balance_columns(xp: ModuleType, coef: Array, low: Array, high: Array, total: Array) -> Array:

@@ -182,8 +182,7 @@ class DenseProducts(Products):
             return free.transposed_dot(bent), self.constant * sums(bent)
 
         self.preconditioner.prepare(self.x, system)
-        solution = conjugate_gradients(system, curve, self.preconditioner.apply)
-        *step, self.preconditioner.iterations = solution
+        *step, self.preconditioner.iterations = conjugate_gradients(system, curve, self.preconditioner.apply)
         return step[0], step[1], self.preconditioner.iterations
 
 

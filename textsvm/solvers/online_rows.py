@@ -88,8 +88,7 @@ class ListPool:
     def _make_room(self, places: int) -> None:
         if self.end + places > len(self.pool):
             # No list is full after packing, so that appending needs no more room than this.
-            live = int(self.length.sum())
-            pool = np.empty(2 * live + len(self.length) + 2 * places + 64, np.int32)
+            pool = np.empty(2 * int(self.length.sum()) + len(self.length) + 2 * places + 64, np.int32)
             self.end = pack(self.pool, self.start, self.length, self.room, pool)
             self.pool = pool
 
@@ -135,8 +134,7 @@ class ColumnTable:
         bits = max(least - 1, 255).bit_length()
         self._table, self._shift = np.zeros(1 << bits, np.uint64), np.uint64(64 - bits)
         self._columns = np.full(1 << bits, -1, np.int32)
-        numbers = np.arange(self.n)
-        insert(self.keys[: self.n], numbers, self._table, self._columns, self._shift)
+        insert(self.keys[: self.n], np.arange(self.n), self._table, self._columns, self._shift)
 
 
 class SparseRows:

@@ -153,9 +153,8 @@ class Run:
         for tol in self.stopping.tolerances():
             self.tol = tol
             status = self.optimise(self.stopping.max_iterations(self.m))
-            result = solution.assess(
-                self.dual, self.coef, self.F, self.iterations, status, self.stopping, tol
-            )
+            run = self.iterations, status, self.stopping, tol
+            result = solution.assess(self.dual, self.coef, self.F, *run)
             if not result.converged or self.stopping.satisfied(result.duality_gap):
                 break
         if result.converged:

@@ -205,8 +205,7 @@ class MultiView:
 
     def to_shown(self, index: int, view: View, shares: Floats) -> Floats:
         """Move shares of a view's characters to those of ``shown(index)``; sums are preserved."""
-        text = self.shown(index)
-        return spread(shares, self._aligned(index, view), len(text))
+        return spread(shares, self._aligned(index, view), len(self.shown(index)))
 
     def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> MultiView:
         """The document, then a copy for each range (a, b) of ``shown(index)`` without the symbols in it."""
@@ -276,9 +275,8 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, base: Documents 
     alphabet = np.array([None, *new], object)[1:]  # an object array even if empty
     if base is not None:
         alphabet = np.concatenate([base.alphabet, alphabet])
-    codes = encoding.translate(
-        [piece.numbers for piece in pieces], [code[own] for own in ids], encoding.code_type(len(alphabet))
-    )
+    numbers, tables = [piece.numbers for piece in pieces], [code[own] for own in ids]
+    codes = encoding.translate(numbers, tables, encoding.code_type(len(alphabet)))
     lengths = np.concatenate([piece.lengths for piece in pieces])
     return Documents(codes, encoding.offsets_of(lengths), alphabet, characters)
 
@@ -308,11 +306,11 @@ def _call_on_texts(characters: Documents, tokens: Callable[[str], Sequence[str]]
     ]
     lengths, nowhere = np.array([len(part) for part in parts], np.int64), np.empty(0, np.int64)
     numbers = np.concatenate([np.empty(0, np.uint32), *parts])
-    return (
-        [encoding.TokenSpans(nowhere, nowhere, numbers, lengths)],
-        [np.arange(len(number), dtype=np.uint32)],
-        list(number),
+    spans, ids = (
+        encoding.TokenSpans(nowhere, nowhere, numbers, lengths),
+        np.arange(len(number), dtype=np.uint32),
     )
+    return [spans], [ids], list(number)
 
 
 def batches(documents: Documents, size: int) -> list[tuple[int, int]]:

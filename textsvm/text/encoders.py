@@ -370,9 +370,8 @@ class BatchEncoder(TextEncoder):
                 cut += n
                 report(progress, len(by_text), total)
         if cut:
-            warnings.warn(
-                f"the encoder {self.name} reads only the beginning of {cut:,} long texts", stacklevel=2
-            )
+            message = f"the encoder {self.name} reads only the beginning of {cut:,} long texts"
+            warnings.warn(message, stacklevel=2)
         if len({len(vector) for vector in by_text.values()}) > 1:
             raise InputError(f"the encoder {self.name} returned vectors of different lengths; correct it")
         return np.array([by_text[text] for text in texts], np.float32)[: len(characters)]

@@ -170,9 +170,8 @@ class SubsequencePredictor(FeaturePredictor):
         patterns: subsequences.Patterns = kernel.patterns
         values = (float(kernel.decay) ** (patterns.spans - patterns.p)).astype(np.float64)
         codes, rows = np.stack(features.strings(), axis=1), np.ones(features.size, np.int64)
-        table = FeatureTable(
-            patterns.offsets, int(patterns.spans[-1]), values, 1, codes, None, rows, self.dense_weights()
-        )
+        weights, span = self.dense_weights(), int(patterns.spans[-1])
+        table = FeatureTable(patterns.offsets, span, values, 1, codes, None, rows, weights)
         alone, alone_values = normalisation.featureless_of(self.columns, self.coef, examples)
         unit = float(kernel.decay) ** int(kernel.p)
         return [

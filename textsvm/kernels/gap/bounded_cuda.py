@@ -200,8 +200,7 @@ class CudaCountedSubsequences(CountedPanels):
             self.n_panels += 1
             del owner, keys, values, features  # before the next are counted
         check_features(len(self.df))
-        own = Stage(places, self._keys, None)
-        self.features = Subsequences(len(documents.alphabet), (*stages, own))
+        self.features = Subsequences(len(documents.alphabet), (*stages, Stage(places, self._keys, None)))
 
     def _panels(self) -> Iterator[tuple[int, int, CudaRows]]:
         """First and last document of each batch, and its rows."""

@@ -447,9 +447,8 @@ class Sweep:
         sums = sources * (self.variant.shared + 1)
         a_warp, in_block = 2 * (rows * edge_bytes + sums * 8), THREADS // WARP
         # gap.cu counts edges in 32 bits.
-        warps = min(
-            self.warps, len(tasks), gpu.free_memory() // 2 // a_warp, (1 << 32) // (2 * rows) - in_block
-        )
+        most = (1 << 32) // (2 * rows) - in_block
+        warps = min(self.warps, len(tasks), gpu.free_memory() // 2 // a_warp, most)
         warps = -(-max(1, warps) // in_block) * in_block
         gpu.require_memory(warps * a_warp, "comparing documents this long", "shorten them (--max-length)")
         edges, carries = cp.empty(2 * warps * rows * edge_bytes, np.uint8), cp.empty(2 * warps * sums + 1)
@@ -634,9 +633,8 @@ def cuda_grams(
             values = np.zeros(n)
             values[texts.order] = weights @ diagonals.get()
             selves.append(SelfValues(kernel, documents, values))
-        gpu.require_memory(
-            4 * len(kernels) * n * n, f"{len(kernels)} {n:,} x {n:,} matrices", "lower --memory"
-        )
+        purpose = f"{len(kernels)} {n:,} x {n:,} matrices"
+        gpu.require_memory(4 * len(kernels) * n * n, purpose, "lower --memory")
         matrices = [cp.zeros((n, n), np.float32) for _ in kernels]
         addresses = np.array([matrix.data.ptr for matrix in matrices], np.uint64)
         scales = np.stack([own.scale[texts.order] for own in selves])

@@ -230,11 +230,10 @@ class HostMers(MerRows):
                 columns.codes, columns.starts, words, self.kernel.definition.length,
                 *self._scratch(n_symbols), counts,
             )  # fmt: skip
-            weigh_counts(
-                counts, weights, scale[row:stop], column_scale[first:last], out[row:stop, first:last]
-            )
+            values = out[row:stop, first:last]
+            weigh_counts(counts, weights, scale[row:stop], column_scale[first:last], values)
             if symmetric and stop <= first:
-                out[first:last, row:stop] = out[row:stop, first:last].T
+                out[first:last, row:stop] = values.T
 
         pieces, work = self._pieces(rows, symmetric)
         run(piece, pieces, work, progress)

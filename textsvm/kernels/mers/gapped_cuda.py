@@ -235,10 +235,8 @@ class CudaGapped(GappedRows):
     @staticmethod
     def represent(kernel: Any, windows: Any, mask: Mask) -> Any:
         vocabulary, ids = CudaMaskedWindows.learn(windows, mask)
-        tokens = WindowIds(
-            windows.lengths, windows.offsets, windows.document, [(1, ids)], {1: vocabulary.size}
-        )
-        counts = CudaCounts.of(tokens)
+        places = windows.lengths, windows.offsets, windows.document
+        counts = CudaCounts.of(WindowIds(*places, [(1, ids)], {1: vocabulary.size}))
         return CudaMask(mask, vocabulary, windows, ids, matrix_of(kernel.weight, counts, None))
 
     @staticmethod
@@ -269,9 +267,8 @@ class CudaGapped(GappedRows):
 
     def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
-            gpu.require_memory(
-                8 * self.n**2, f"the {self.n:,} x {self.n:,} matrix of {NAME}", "lower --memory"
-            )
+            purpose = f"the {self.n:,} x {self.n:,} matrix of {NAME}"
+            gpu.require_memory(8 * self.n**2, purpose, "lower --memory")
             total = gpu.cupy().zeros((self.n, self.n), np.float32)
             texts = CodedTexts.of(self.documents, self.kernel.g, self.kernel.canonical)
             if texts is not None and fits(texts, self.kernel.masks):

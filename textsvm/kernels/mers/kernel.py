@@ -336,11 +336,8 @@ class Gkm(MerKernel):
 
     @property
     def definition(self) -> MerDefinition:
-        return MerDefinition(
-            int(self.l),
-            gkm_weights(int(self.l), int(self.k), int(self.d), int(self.alphabet), self.filter),
-            counts_letters=self.filter != "none",
-        )
+        weights = gkm_weights(int(self.l), int(self.k), int(self.d), int(self.alphabet), self.filter)
+        return MerDefinition(int(self.l), weights, counts_letters=self.filter != "none")
 
     def check(self) -> None:
         super().check()

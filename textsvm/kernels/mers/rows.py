@@ -63,8 +63,7 @@ class MerRows(ComparedRows):
 
     def mers(self, documents: Documents) -> tuple[Mers, Mers]:
         """The l-mers of documents, as rows and as columns."""
-        definition = self.kernel.definition
-        return mers_of(documents, definition.length, bool(self.kernel.canonical))
+        return mers_of(documents, self.kernel.definition.length, bool(self.kernel.canonical))
 
     @abstractmethod
     def prepare(self) -> None:
@@ -167,8 +166,7 @@ class MerPredictor:
     def table(self) -> Any:
         """Score table of the machines."""
         columns = self.rows.columns
-        scaled = self.coef * self.rows.normalisation.scale
-        return self.rows.table(np.repeat(scaled, columns.numbers, axis=1))
+        return self.rows.table(np.repeat(self.coef * self.rows.normalisation.scale, columns.numbers, axis=1))
 
     def _tabulates(self, documents: Documents) -> bool:
         """Whether a table fits into memory and takes less time than kernel values.
@@ -217,10 +215,8 @@ class ScoreTable:
         size = max(1, len(out) // 256)
 
         def piece(first: int) -> None:
-            mers = (rows.codes, rows.starts, rows.indptr)
-            _sum_scores(
-                *mers, first, min(first + size, len(out)), self.length, self.symbols, self.scores, out
-            )
+            mers, last = (rows.codes, rows.starts, rows.indptr), min(first + size, len(out))
+            _sum_scores(*mers, first, last, self.length, self.symbols, self.scores, out)
 
         run(piece, range(0, len(out), size))
         return out

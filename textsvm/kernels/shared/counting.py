@@ -152,12 +152,12 @@ class Vocabulary:
         if xp is np and not other.by_numpy:
             ranks, size_b = np.empty(len(other_keys), np.int64), np.uint64(self.size(b))
             step = max(PIECE, len(other_keys) // (4 * n_threads()) + 1)
-            run(
-                lambda first: _find_keys(
-                    own, size_b, other_keys[first : first + step], width, left, right, ranks[first:]
-                ),
-                range(0, len(other_keys), step),
-            )
+
+            def find(first: int) -> None:
+                keys = other_keys[first : first + step]
+                _find_keys(own, size_b, keys, width, left, right, ranks[first:])
+
+            run(find, range(0, len(other_keys), step))
             return ranks
         left = left[(other_keys // width).astype(np.int64)]
         right = right[(other_keys % width).astype(np.int64)]
@@ -353,9 +353,8 @@ def _pair(
     if size_a * size_b <= TABLE * len(left):
         seen = _mark_keys(offsets, q, left, right, b, sizes)
         before, keys = _list_marked(seen)
-        run_on_ranges(
-            offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, seen, before, ids)
-        )
+        table = seen, before, ids
+        run_on_ranges(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, *table))
         return keys, ids
     numbers = np.maximum(np.diff(offsets) - q + 1, 0)
     starts = np.concatenate([[0], np.cumsum(numbers)])
@@ -384,8 +383,7 @@ def _mark_keys(
     windows_of_table = (q, left, right, b, size_b)
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
     cuts[-1] = len(offsets) - 1
-    pieces = range(len(tables))
-    run(lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), pieces)
+    run(lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), range(len(tables)))
     for other in tables[1:]:
         tables[0] |= other
     return np.asarray(tables[0])

@@ -217,8 +217,7 @@ class HostVectorRows(HostRows):
         return self._with(self._columns.rows.take(indices), None)
 
     def cross(self, others: Any, progress: Progress | None = None) -> Floats32:
-        values = devices.to_host(others.values)
-        return self._with(self._columns.divide(values), progress)
+        return self._with(self._columns.divide(devices.to_host(others.values)), progress)
 
     def gram(self, progress: Progress | None = None) -> Floats32:
         n, matrix = self.n, np.empty((self.n, self.n), np.float32)
