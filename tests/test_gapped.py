@@ -221,6 +221,13 @@ def test_lists_add_up_what_columns_do(weight, canonical, monkeypatch):
     np.testing.assert_array_equal(kernel.rows(documents, CPU).gram(), expected[1])
 
 
+@pytest.mark.parametrize("normalised", [False, True])
+def test_rows_on_demand_have_the_values_of_the_matrix(normalised):
+    kernel = GappedKmers(6, 2, weight="log", normalised=normalised)  # sums of squares are rounded
+    rows = kernel.rows(encode([text * 9 for text in dna(30)]), CPU)
+    np.testing.assert_array_equal(rows.rows(np.arange(30)), rows.gram())
+
+
 def test_many_symbols_are_counted_not_looked_up():
     texts = ["".join(map(chr, range(0x4E00, 0x4E00 + 400)))] * 3
     documents, coef = encode(texts), np.ones((1, 3))
