@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from textsvm.arrays import Floats
 from textsvm.errors import plural
 from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
@@ -143,11 +142,10 @@ def _model_charts(models: SideBySide) -> list[str]:
 def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
     roc = kind == "roc"
     title = "ROC curves of all models" if roc else "Precision and recall of all models"
-    x, y = ("false positive rate", "true positive rate") if roc else ("recall", "precision")
-    size = {"width": WIDE, "height": 280} if wide else {}
-    chart = Chart(title, Axis((0, 1), x, percent), Axis((0, 1), y, percent), **size)
-    key = []
-    for i, (name, results) in enumerate(zip(models.names, models.results, strict=True)):
+    labels = ("false positive rate", "true positive rate") if roc else ("recall", "precision")
+    x, y = (Axis((0, 1), label, percent) for label in labels)
+    curves, names = [], []
+    for name, results in zip(models.names, models.results, strict=True):
         if results.task == "binary":
             truth, score = results.truth == results.labels[1], results.decision
         else:  # all decisions together
@@ -157,10 +155,10 @@ def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
         truth, score = truth[finite], score[finite]
         if not 0 < truth.sum() < len(truth):
             return ""
-        xs, ys, area = curve_of(kind, truth, score)
-        chart.line(xs, ys, f"c{i + 1}")
-        key.append((f"{name} {area:.4f}", f"c{i + 1}"))
-    return card(title, chart, key, "Figures: areas under the curves.", wide, first=len(key))
+        *curve, area = curve_of(kind, truth, score)
+        curves.append(curve)
+        names.append(f"{name} {area:.4f}")
+    return _common_chart(title, x, y, curves, names, "Figures: areas under the curves.", wide)
 
 
 def _coverage(models: SideBySide) -> str:
@@ -169,12 +167,12 @@ def _coverage(models: SideBySide) -> str:
     for results in models.results:
         order = np.argsort(-leads(results), kind="stable")
         right = np.cumsum((results.truth == results.predicted)[order]) / np.arange(1, results.n + 1)
-        curves.append(right[np.maximum(np.ceil(shares * results.n).astype(int) - 1, 0)])
-    low = max(0.0, min(float(curve.min()) for curve in curves) - 0.02)
+        curves.append((shares, right[np.maximum(np.ceil(shares * results.n).astype(int) - 1, 0)]))
+    low = max(0.0, min(float(curve.min()) for _, curve in curves) - 0.02)
     x = Axis((0, 1), "share of documents, the clearest first", percent)
     note = "How many are right, if a model may leave out the documents on which its lead is least."
     title = "The clearest decisions of all models"
-    return _common_chart(models, title, x, Axis((low, 1), "share right", percent), shares, curves, note)
+    return _common_chart(title, x, Axis((low, 1), "share right", percent), curves, models.names, note)
 
 
 def _errors(models: SideBySide) -> str:
@@ -182,19 +180,20 @@ def _errors(models: SideBySide) -> str:
     errors = [np.sort(np.abs(results.predicted - results.truth)) for results in models.results]
     most = max(float(np.percentile(model_errors, 99)) for model_errors in errors) or 1.0
     bounds = np.linspace(0, most, 120)
-    curves = [np.searchsorted(model_errors, bounds, "right") / len(model_errors) for model_errors in errors]
+    curves = [(bounds, np.searchsorted(own, bounds, "right") / len(own)) for own in errors]
     x, y = Axis((0, most), "error of at most", plain), Axis((0, 1), "share of documents", percent)
-    return _common_chart(models, "Errors of all models", x, y, bounds, curves, "")
+    return _common_chart("Errors of all models", x, y, curves, models.names, "")
 
 
 def _common_chart(
-    models: SideBySide, title: str, x: Axis, y: Axis, xs: Floats, curves: Sequence, note: str
+    title: str, x: Axis, y: Axis, curves: Sequence, names: Sequence[str], note: str, wide: bool = True
 ) -> str:
-    chart = Chart(title, x, y, width=WIDE, height=280)
-    for i, ys in enumerate(curves):
-        chart.line(xs, ys, f"c{i + 1}")
-    key = [(name, f"c{i + 1}") for i, name in enumerate(models.names)]
-    return card(title, chart, key, note, True, first=len(key))
+    """A curve of each model, with its name in the key."""
+    chart = Chart(title, x, y, **({"width": WIDE, "height": 280} if wide else {}))
+    for i, (xs, ys) in enumerate(curves, 1):
+        chart.line(xs, ys, f"c{i}")
+    key = [(name, f"c{i}") for i, name in enumerate(names, 1)]
+    return card(title, chart, key, note, wide, first=len(key))
 
 
 def _disagreements(models: SideBySide) -> str:

@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pickle import PicklingError
 from typing import Any
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, plural
 from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
 
@@ -169,9 +169,8 @@ class Workers:
     @property
     def description(self) -> str:
         """Number and address of the workers, for people."""
-        count, threads = len(self._client.nthreads()), self.threads
-        tasks = f"{threads} task{'s' * (threads > 1)} at a time"
-        return f"{count} worker{'s' * (count > 1)} at {self._client.scheduler.address} ({tasks})"
+        count, tasks = plural(len(self._client.nthreads()), "worker"), plural(self.threads, "task")
+        return f"{count} at {self._client.scheduler.address} ({tasks} at a time)"
 
     def pays(self, seconds: float) -> bool:
         """Whether to distribute work that takes a core this long."""
