@@ -21,9 +21,7 @@ MOST = "ham"
 WORDS = 5
 
 
-def demo(
-    device: options.Device = "auto",
-) -> None:
+def demo(device: options.Device = "auto") -> None:
     """Train a spam filter on bundled messages, and explain a prediction."""
     from rich.text import Text
 

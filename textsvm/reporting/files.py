@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -131,19 +131,14 @@ def report(
     return SavedReport(**vars(make_report(trained, results, examples, names, title, mistakes)))
 
 
-def _examples(model: TrainedModel, X: object) -> Any:
+def _examples(model: TrainedModel, X: Any) -> Any:
     """Examples as `make_report` takes them: a list of texts, a dict of columns, or vectors."""
     if model.kernel is None:
         raise InputError("a report shows texts, which a kernel matrix lacks; take textsvm.evaluation.judge")
     if model.kernel.structure.reads_tables:
-        return {name: _plain(column) for name, column in _columns(X)}
+        of_rows, names = isinstance(X, list | tuple), InputTable.of(X).names
+        return {name: _plain([row.get(name) for row in X] if of_rows else X[name]) for name in names}
     return as_texts(X) if model.kernel.structure.reads_texts else X
-
-
-def _columns(table: Any) -> Iterator[tuple[str, Any]]:
-    of_rows = isinstance(table, list | tuple)
-    for name in InputTable.of(table).names:
-        yield name, [row.get(name) for row in table] if of_rows else table[name]
 
 
 def _plain(column: Any) -> Any:

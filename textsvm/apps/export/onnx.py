@@ -208,11 +208,6 @@ class Characters:
         """Canonical combining classes."""
         return str(g.Cast(_entry(g, ids, self.orders), to=INT64))
 
-    def composites(self) -> dict[int, int]:
-        """Number of the composite of each pair of characters."""
-        pairs = (map(chr, row) for row in (*self.tables.pairs.tolist(), *hangul_pairs()))
-        return {self.number[a] * BASE + self.number[b]: self.number[c] for a, b, c in pairs}
-
 
 def _entry(g: Graph, ids: str, values: AnyArray) -> str:
     """Entries of a table for some numbers; 0 outside the table, whose zeros at the end are left out."""
@@ -371,7 +366,9 @@ def _ordered(g: Graph, order: str, ids: str, text: str) -> str:
 
 def _composed(g: Graph, table: Characters, ids: str, text: str) -> tuple[str, str]:
     """Compose pairs until none is left: in each round the first after each starter."""
-    composites = table.composites()
+    rows = (*table.tables.pairs.tolist(), *hangul_pairs())
+    numbers = ([table.number[chr(point)] for point in row] for row in rows)
+    composites = {first * BASE + second: whole for first, second, whole in numbers}
 
     def step(g: Graph, trip: str, ids: str, text: str) -> tuple[str, list[str]]:
         starter, place, whole = _candidates(g, table, composites, ids, text)
