@@ -84,14 +84,13 @@ class Verdict:
     def sentence(self) -> str:
         """Both figures."""
         tested = f"{self.n:,} of {self.total:,} " if self.total > self.n else ""
-        where = f"on {tested}documents {'of new groups, ' * self.grouped}held out of training ({self.where})"
+        groups = "of new groups, " if self.grouped else ""
+        where = f"on {tested}documents {groups}held out of training ({self.where})"
         if self.metric == "mae":
             return f"mean error {self.value:.3g} {where}; always {self.answer}: {self.constant:.3g}"
         name = "right" if self.metric == "accuracy" else "micro F1"
-        shares = (f"{100 * share:.1f} %" for share in (self.value, self.constant))
-        return "{} {name} {where}; always {answer}: {}".format(
-            *shares, name=name, where=where, answer=self.answer
-        )
+        share, constant = (f"{100 * share:.1f} %" for share in (self.value, self.constant))
+        return f"{share} {name} {where}; always {self.answer}: {constant}"
 
 
 def truth_of(corpus: Corpus) -> list[Any]:
