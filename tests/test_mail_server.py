@@ -582,9 +582,9 @@ def test_lessons_that_keep_arriving_are_taken_into_account(monkeypatch, interval
     async def tell():
         with reading_a_line() as (_, client, reading):
             reading.cancel()
-            return await asyncio.gather(*(tested._tell(client, told, b"mail %d" % i) for i in range(8)))
+            return await asyncio.gather(*(tested._answer(client, told, b"mail %d" % i) for i in range(8)))
 
-    assert all(b"DidSet" in answer for answer in asyncio.run(tell()))
+    assert all(b"DidSet" in answer for [answer] in asyncio.run(tell()))
     assert noted.events[-1] == "refresh"
     count = noted.events.count("refresh")
     assert count == refreshes if interval in (0.0, 60.0) else count >= refreshes

@@ -41,7 +41,6 @@ from textsvm.apps.export.plain import UNSURE, PlainModel
 from textsvm.arrays import AnyArray, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
-from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
 from textsvm.text.normal_form import JOINERS, ZWSP
@@ -229,39 +228,30 @@ class Symbols:
 def read(g: Graph, inputs: dict[str | None, str], plain: PlainModel) -> dict[View, Symbols]:
     """The symbols of a batch of texts, the inputs by column, for each view of a model."""
     table, symbols = Characters(plain), dict[View, Symbols]()
-    for column, texts in inputs.items():
-        views = [view for view in table.views if view.column == column]
-        symbols |= _symbols(g, texts, table, views, plain)
-    return symbols
-
-
-def _symbols(
-    g: Graph, texts: str, table: Characters, views: Sequence[Any], plain: PlainModel
-) -> dict[View, Symbols]:
-    """The symbols of a batch of texts for views of a column."""
-    n_texts, symbols = g.Size(texts), dict[View, Symbols]()
     options = {"mark": 0, "mincharnum": 1, "pad_value": "", "separators": [""]}
-    chars = g.Tokenizer(texts, domain="com.microsoft", **options)
-    numbers = [*range(table.size), PADDING]
-    ids = g.look_up(chars, [*table.number, ""], numbers, OTHER)
-    places = g.NonZero(g.Greater(ids, PADDING))
-    text = g.Squeeze(g.Slice(places, [0], [1], [0]), [0])
-    pairs = g.Transpose(places, perm=[1, 0])
-    distinct, _, local, _ = g.Unique(g.GatherND(chars, pairs), outputs=4)
-    ids = g.GatherND(ids, pairs)
-    ids = g.Where(g.Less(ids, 0), g.Add(local, table.size), ids)
-    cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in views}}
-    for view in views:
-        ids, text = cased[view.keep_case]
-        if view.encoder is not None:
-            piece = word_piece(view.encoder.tokenizer)
-            symbols[view] = _pieces(g, table, ids, text, n_texts, piece, distinct)
-        elif view.tokens == "characters":
-            symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
-        else:
-            terms = [term for term in plain.terms if term.view == view and term.alphabet.dtype == object]
-            vocabulary = dict.fromkeys(token for term in terms for token in term.alphabet.tolist())
-            symbols[view] = _words(g, table, ids, text, n_texts, view.tokens, [*vocabulary])
+    for column, texts in inputs.items():
+        n_texts, views = g.Size(texts), [view for view in table.views if view.column == column]
+        chars = g.Tokenizer(texts, domain="com.microsoft", **options)
+        numbers = [*range(table.size), PADDING]
+        ids = g.look_up(chars, [*table.number, ""], numbers, OTHER)
+        places = g.NonZero(g.Greater(ids, PADDING))
+        text = g.Squeeze(g.Slice(places, [0], [1], [0]), [0])
+        pairs = g.Transpose(places, perm=[1, 0])
+        distinct, _, local, _ = g.Unique(g.GatherND(chars, pairs), outputs=4)
+        ids = g.GatherND(ids, pairs)
+        ids = g.Where(g.Less(ids, 0), g.Add(local, table.size), ids)
+        cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in views}}
+        for view in views:
+            ids, text = cased[view.keep_case]
+            if view.encoder is not None:
+                piece = word_piece(view.encoder.tokenizer)
+                symbols[view] = _pieces(g, table, ids, text, n_texts, piece, distinct)
+            elif view.tokens == "characters":
+                symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
+            else:
+                terms = [x for x in plain.terms if x.view == view and x.alphabet.dtype == object]
+                vocabulary = dict.fromkeys(token for term in terms for token in term.alphabet.tolist())
+                symbols[view] = _words(g, table, ids, text, n_texts, view.tokens, [*vocabulary])
     return symbols
 
 
@@ -287,13 +277,10 @@ def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: boo
         ids = g.Where(table.of_class(g, ids, bits), space, ids)
     if form.normalise != "none":
         ids, text = _single_spaces(g, ids, text, space, form.normalise == "unicode")
-    return (ids, text) if form.max_length is None else _cut(g, ids, text, form)
-
-
-def _cut(g: Graph, ids: str, text: str, form: TextForm) -> tuple[str, str]:
-    place = g.Range(0, g.Size(text), 1)
-    first = g.Gather(g.where(_begins(g, text)), g.Sub(g.CumSum(g.Cast(_begins(g, text), to=INT64), 0), 1))
-    ids, text = g.select(g.Less(g.Sub(place, first), form.max_length), ids, text)
+    if form.max_length is not None:
+        place, begins = g.Range(0, g.Size(text), 1), _begins(g, text)
+        first = g.Gather(g.where(begins), g.Sub(g.CumSum(g.Cast(begins, to=INT64), 0), 1))
+        ids, text = g.select(g.Less(g.Sub(place, first), form.max_length), ids, text)
     return ids, text
 
 

@@ -239,19 +239,16 @@ class Server:
         if request.verb == "SKIP":
             return []
         if request.verb == "TELL":
-            return [await self._tell(client, request, data)]
+            self._lessons += 1
+            try:
+                work = partial(self._learn, request, data)
+                return [await self._run(client.process, len(data), work, self._learning)]
+            finally:
+                self._lessons -= 1
         return await self._run(client.process, len(data), partial(self._check, client, request, data))
 
     def _check(self, client: _Client, request: spamd.Request, data: bytes) -> Sequence[bytes | memoryview]:
         return client.send(spamd.check(request, data, self.filter))
-
-    async def _tell(self, client: _Client, request: spamd.Request, data: bytes) -> bytes:
-        self._lessons += 1
-        try:
-            work = partial(self._learn, request, data)
-            return await self._run(client.process, len(data), work, self._learning)
-        finally:
-            self._lessons -= 1
 
     def _learn(self, request: spamd.Request, data: bytes) -> bytes:
         """Learn or forget a message; update the model that decides if no lesson waits or it is old."""
