@@ -186,9 +186,11 @@ def precision_recall_f1(
 
 
 def class_table(
-    counts: tuple[AnyArray, AnyArray, AnyArray], areas: Floats, labels: Sequence[object],
+    counts: tuple[AnyArray, AnyArray, AnyArray],
+    areas: Floats,
+    labels: Sequence[object],
     more: Sequence[dict[str, float]] | None = None,
-) -> list[Json]:  # fmt: skip
+) -> list[Json]:
     """Rows of `Results.per_class`.
 
     `counts`: documents of each label that are correct, of the label, predicted; `areas`: average precisions;

@@ -200,8 +200,7 @@ def run(
         return
     costs = [1.0] * len(pieces) if work is None else list(work)
     total, done = float(sum(costs)), 0.0
-    threads = n_threads()
-    queue = _PieceQueue(function, pieces, _pool(threads), threads, report_each=bool(progress or watch))
+    queue = _PieceQueue(function, pieces, n_threads(), report_each=bool(progress or watch))
     try:
         queue.start_thread()
         while True:
@@ -241,11 +240,11 @@ class _PieceQueue:
     """
 
     def __init__(
-        self, function: Callable[[Any], object], pieces: Sequence[object], pool: ThreadPoolExecutor,
-        threads: int, report_each: bool,
-    ) -> None:  # fmt: skip
+        self, function: Callable[[Any], object], pieces: Sequence[object], threads: int, report_each: bool
+    ) -> None:
         self.reports: SimpleQueue[tuple[int, int, BaseException | None]] = SimpleQueue()
-        self._function, self._pieces, self._pool, self._report_each = function, pieces, pool, report_each
+        self._function, self._pieces, self._report_each = function, pieces, report_each
+        self._pool = _pool(threads)
         self._waiting, self._unfinished = deque(range(len(pieces))), len(pieces)
         self._threads = min(threads, len(pieces))
         self._lock = threading.Lock()

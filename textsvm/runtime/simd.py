@@ -49,17 +49,11 @@ class Stack(types.Type):
 
 
 @register_model(Vector)
-class _VectorModel(models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Vector) -> None:
-        element = dmm.lookup(fe_type.dtype).get_value_type()
-        super().__init__(dmm, fe_type, ir.VectorType(element, LANES))
-
-
 @register_model(Stack)
-class _StackModel(models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Stack) -> None:
-        element = dmm.lookup(fe_type.dtype).get_value_type()
-        super().__init__(dmm, fe_type, ir.PointerType(ir.VectorType(element, LANES)))
+class _Model(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Vector | Stack) -> None:
+        vector = ir.VectorType(dmm.lookup(fe_type.dtype).get_value_type(), LANES)
+        super().__init__(dmm, fe_type, ir.PointerType(vector) if isinstance(fe_type, Stack) else vector)
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> tuple[Any, int]:
