@@ -230,6 +230,11 @@ def test_few_pieces_of_longer_works_learn_no_weights(kernel):
         assert ("of longer works" in model.chosen_) == (name in ("pieces", "about")), name
         assert ("idf" in model.chosen_) == (name not in ("pieces", "about")), name
         assert ("shared" in model.chosen_) == (name in ("pieces", "about")), name
+    novel = candidates.auto_candidate([text(0, 3000)] * 3000, n_classes=5, n_groups=20)
+    assert (novel.C, candidates.auto_candidate([text(0, 3000)] * 3000, n_classes=5).C) == (
+        10,
+        100 * 3000**0.5 / 3000,
+    )
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fast"])
@@ -245,6 +250,8 @@ def test_texts_of_few_groups_learn_no_weights(kernel):
         model = SVC(kernel).fit(texts, labels, groups=groups)
         assert ("idf" in model.chosen_) == ("odds" in model.chosen_) == learns, groups
         assert model.chosen_.endswith("for texts of few groups") != learns
+        largest = 10 if kernel == "auto" else 15  # however many pieces a book has
+        assert (largest == model.C_) != learns
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fast"])

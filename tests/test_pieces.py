@@ -396,3 +396,40 @@ def test_only_single_texts_are_cut_or_stripped(command, option, tmp_path):
     assert result.returncode == 1
     assert b"is no single column of texts" in result.stderr
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("text", ["", " \n\n"])
+@pytest.mark.parametrize("command", ["train", "cv", "tune", "compare"])
+def test_an_empty_novel_is_refused(command, text, tmp_path):
+    """It is a file that was not copied; without pieces, as among messages, it is a note."""
+    for k in range(6):
+        (tmp_path / f"{list(WORDS)[k % 2]}_{k}.txt").write_text(novel(list(WORDS)[k % 2], k, 40))
+    (tmp_path / "Ash_lost.txt").write_text(text)
+    output = ["-o", tmp_path / "m"] if command in ("train", "tune") else []
+    result = run(command, tmp_path, *BY_NAME, "--chunk", "500", *output)
+    assert result.returncode == 1
+    assert b"textsvm: --chunk cuts long texts, and Ash_lost.txt is empty" in result.stderr
+    assert result.stdout == b""
+
+
+def test_a_chapter_is_a_text_where_the_novels_were_files(novels, tmp_path):
+    """Its paragraphs are no lines with a text each, and commands without --format do not name it."""
+    (tmp_path / "chapter.txt").write_text(chapter := novel("Birch", 70, 60))
+    assert chapter.count("\n\n") == 9
+    rows = [{"text": novel(author, k, 40), "label": author} for k in range(3) for author in WORDS]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    kernel = ["--kernel", "spectrum:3"]
+    report("train", novels, *BY_NAME, *kernel, "-o", tmp_path / "files")
+    report("train", tmp_path / "t.jsonl", *kernel, "-o", tmp_path / "table")
+    for command in ("predict", "explain"):
+        for model, warned in (("files", False), ("table", True)):
+            stderr = run(command, model, "chapter.txt", cwd=tmp_path).stderr
+            assert (b"one document of 19 lines; --format lines" in stderr) == warned
+            assert b"read chapter.txt: 1 text, one per file" in stderr
+    (novels / "Cedar_0.txt").write_text(novel("Ash", 50))
+    (novels / "Cedar_1.txt").write_text(novel("Birch", 51))
+    result = run("verify", novels, *BY_NAME, "chapter.txt", cwd=tmp_path)
+    for k in (0, 1):
+        (novels / f"Cedar_{k}.txt").unlink()
+    assert result.returncode == 0, result.stderr.decode()
+    assert b"--format" not in result.stderr

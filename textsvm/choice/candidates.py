@@ -126,7 +126,7 @@ def auto_candidate(
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
     if works := few_works(texts, n_classes, n_groups):
-        return Candidate(has_words(texts), plain=PLAIN_OF_WORKS, C=penalty_of(texts), works=works)
+        return Candidate(has_words(texts), plain=PLAIN_OF_WORKS, C=MOST_C, works=works)
     enough = enough_of_class(texts, n_classes)
     plain = LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough
     words, plain = round((1 - plain) * enough / 2, 2), round(plain, 2)
@@ -140,7 +140,8 @@ def fast_candidate(
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=0.0, C=penalty(FEW_DNA, len(texts)), loss="hinge")
     works = few_works(texts, n_classes, n_groups)
-    return Candidate(has_words(texts), plain=0.0, C=1.5 * penalty_of(texts), works=works)
+    C = 1.5 * (MOST_C if works else penalty_of(texts))
+    return Candidate(has_words(texts), plain=0.0, C=C, works=works)
 
 
 def penalty(enough: float, n: int) -> float:

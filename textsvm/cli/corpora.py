@@ -16,7 +16,7 @@ import numpy as np
 from textsvm.arrays import Bools, Ints, Json
 from textsvm.cli.console import Console
 from textsvm.cli.options import CuttingOptions, FoldOptions, LearningOptions, ReadingOptions, TableOptions
-from textsvm.errors import InputError, plural, printable
+from textsvm.errors import InputError, first_few, plural, printable
 from textsvm.evaluation.estimate import copies_of, groups_of
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.resolve import structure_of
@@ -108,15 +108,20 @@ def read(
 
 
 def read_unlabelled(
-    console: Console, paths: str | list[str], table: TableOptions, kernel: KernelOrName, **settings: Any
+    console: Console,
+    paths: str | list[str],
+    table: TableOptions,
+    kernel: KernelOrName,
+    of_files: bool,
+    **settings: Any,
 ) -> Corpus:
-    """Read documents without labels."""
+    """Read documents without labels; `of_files`: the texts of training were files, so a file is a text."""
     with console.progress():
         names, progress = columns(table, kernel), console.progress_of("read")
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
     console.say(corpus.reading_line)
     lines = corpus.texts[0].strip().count("\n") + 1 if corpus.format == "file" and len(corpus) == 1 else 1
-    if lines > 1 and table.format != "file":
+    if lines > 1 and table.format != "file" and not of_files:
         console.warn(f"{corpus.source} is read as one document of {lines:,} lines; {ONE_DOCUMENT}")
     say_missing_texts(console, names_of_missing(corpus))
     filled = [i for i, text in enumerate(corpus.texts) if not is_blank(text)]
@@ -455,6 +460,9 @@ def cut(console: Console, corpus: Corpus, cutting: CuttingOptions) -> Corpus:
             console.say(f"note: {'; '.join([*blocks, left_out])}")
         for block in blocks if not cutting.strip_common else ():
             console.warn(f"{block}; --strip-common leaves them out")
+    empty = [name for name, text in zip(corpus.ids, corpus.texts, strict=False) if is_blank(text)]
+    if empty and cutting.chunk is not None:
+        raise InputError(f"--chunk cuts long texts, and {first_few(empty)} is empty; fill or remove it")
     if pieces == Pieces() and (corpus.of_single_texts or not cutting.strip_common):
         return corpus
     corpus, n = corpus.cut(pieces), len(corpus)

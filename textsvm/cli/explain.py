@@ -109,8 +109,9 @@ def explain(
                 _show_top(console, side)
         console.lap("print")
         return
+    recorded = {"headers": training.headers, "recorded": training.columns}
     documents = corpora.read_unlabelled(
-        console, files or ["-"], table, fitted.kernel, headers=training.headers, recorded=training.columns
+        console, files or ["-"], table, fitted.kernel, training.of_files, **recorded
     )
     corpora.check_letters(console, fitted.kernel, documents)
     for identifier, problem in documents.problems:

@@ -45,6 +45,7 @@ class RecordedOptions:
     regress: str | None = None
     label_separator: str | None = None
     groups: str | None = None
+    of_files: bool = False  #: Whether each text was a file
     columns: dict[str, str] = field(default_factory=dict)  #: Columns of the training table, by role
 
     @classmethod
@@ -61,7 +62,9 @@ class RecordedOptions:
         named[FIRST_INDEX] = detected.get(FIRST_INDEX, "1") if reading else None
         named[DECIMAL] = detected.get(DECIMAL)
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
-        return cls(**strings, headers=reading.get("headers") is True, columns=columns)
+        of_files = info.get("format") in ("folders", "file")
+        headers = reading.get("headers") is True
+        return cls(**strings, headers=headers, of_files=of_files, columns=columns)
 
 
 def predicts(model: TrainedModel) -> str:

@@ -28,7 +28,7 @@ from textsvm.model.rules import UNSURE, CalibratedRule, LabelRule, NumberRule, c
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.statistics import names_of_missing
-from textsvm.readers.stream import incoming_documents
+from textsvm.readers.stream import ONE_DOCUMENT, incoming_documents
 from textsvm.reporting.labelled_rows import LabelledRows
 from textsvm.reporting.tables import write_table
 
@@ -111,7 +111,8 @@ class Printer:
             "keep_rows": self._format not in ("jsonl", "json"),
         }  # fmt: skip
         if table.vectors is not None:
-            return [corpora.read_unlabelled(self._console, files, table, self._kernel, **settings)]
+            kernel, of_files = self._kernel, self._training.of_files
+            return [corpora.read_unlabelled(self._console, files, table, kernel, of_files, **settings)]
         if "-" in files:
             lines = "one text per line" if table.format == "lines" else None
             self._console.say_waiting(lines or table.format or "one document")
@@ -121,6 +122,8 @@ class Printer:
 
     def _say(self, line: str) -> None:
         doubt = line.removeprefix("warning: ")
+        if self._training.of_files and line.endswith(ONE_DOCUMENT):
+            return
         self._console.say(line) if doubt == line else self._console.warn(doubt)
 
     def _fail(self, error: InputError) -> None:

@@ -50,7 +50,9 @@ def verify(
     corpus = corpora.read(console, texts, reading, options.NoLearning())
     corpora.say_grouping(console, corpus)
     recorded = {"text": reading.text[0]} if reading.text else {}
-    asked = corpora.read_unlabelled(console, disputed, options.TableOptions(), None, recorded=recorded)
+    asked = corpora.read_unlabelled(
+        console, disputed, options.TableOptions(), None, of_files=True, recorded=recorded
+    )
     with console.progress():
         by_id, progress = dict(zip(asked.ids, asked.texts, strict=True)), console.progress_of("verify")
         labels = corpora.targets(corpus)
