@@ -37,7 +37,7 @@ COMMANDS = {
     "evaluate, JSON": "evaluate model corpus.tsv --report out.json",
     "compare": "compare corpus.tsv --kernel spectrum:2 --report out.html",
     "cv": f"cv corpus.tsv {_SPECTRUM} --folds 2 --predictions out.jsonl",
-    "doubts": f"doubts corpus.tsv {_SPECTRUM} --folds 2 -o out.jsonl --report out.html",
+    "doubts": f"doubts corpus.tsv {_SPECTRUM} -o out.jsonl --report out.html",
     "update": "update model more.tsv -o out.textsvm",
     "export": "export model --force -o out.bin",
     "export, JSON": "export model --force -o out.json",

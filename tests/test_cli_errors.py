@@ -1261,7 +1261,7 @@ MISTAKES = [
             ),
             ("of an unknown format", "predict m.textsvm reviews.csv --output-format excel", "output-format"),
             ("of classes in JSON", "predict m.textsvm reviews.csv -o o.json --all-classes", "is for tables"),
-            ("of doubts as text", "doubts reviews.csv --folds 2 -o out.txt", "suffix decides the format"),
+            ("of doubts as text", "doubts reviews.csv -o out.txt", "suffix decides the format"),
             ("of folds as text", "cv reviews.csv --predictions out.txt", "suffix decides the format"),
             ("of features as CSV", "explain m.textsvm --top 3 -o out.csv", "name a \\.tsv file"),
             (

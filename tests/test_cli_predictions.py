@@ -391,7 +391,7 @@ def test_an_output_is_refused(output, options, words, place, tmp_path):
 
 
 COMMANDS = {
-    "doubts": "doubts t.jsonl --text body --label kind --kernel spectrum:2 --folds 3 -q -o",
+    "doubts": "doubts t.jsonl --text body --label kind --kernel spectrum:2 -q -o",
     "cv": "cv t.jsonl --text body --label kind --kernel spectrum:2 --folds 2 -q --predictions",
 }
 

@@ -60,7 +60,7 @@ COMMANDS = {
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
-    "doubts": ["doubts", "c.csv", "--folds", "2", "-o"],
+    "doubts": ["doubts", "c.csv", "-o"],
 }
 ENDINGS = {"evaluate": ".html", "compare": ".html", "cv": ".jsonl", "doubts": ".jsonl"}
 

@@ -145,7 +145,7 @@ def hostile(tmp_path_factory):
 COMMANDS = {
     "predict": ["predict", "m.textsvm", "t.jsonl", "-o"],
     "predict with classes": ["predict", "m.textsvm", "t.jsonl", "--all-classes", "--top", "2", "-o"],
-    "doubts": ["doubts", "t.jsonl", "--folds", "2", "-o"],
+    "doubts": ["doubts", "t.jsonl", "-o"],
     "cv": ["cv", "t.jsonl", "--kernel", "spectrum:3", "--folds", "2", "--predictions"],
     "explain": ["explain", "m.textsvm", "--top", "9", "-o"],
     "label": ["label", "t.jsonl", "--export"],

@@ -52,7 +52,7 @@ evaluate with t.csv --report bare.html --mistakes 0 --quiet
 cv t.csv {SPECTRUM} --folds 2
 tune t.csv {SPECTRUM} --folds 2 -C 1,10 --resume tuned.tuning -o tuned
 train t.csv {SPECTRUM} --solver gram --store store --force -o tuned
-doubts t.csv {SPECTRUM} --folds 2 -o doubts.jsonl
+doubts t.csv {SPECTRUM} -o doubts.jsonl
 mail learn --store mail --as spam one.txt --quiet
 mail learn --store mail --as ham two.txt --quiet
 mail learn --store bare --without-texts --as spam one.txt --quiet
