@@ -63,7 +63,7 @@ KERNELS = [
 @pytest.fixture
 def indexed(monkeypatch):
     """Every model that can have an index gets one."""
-    monkeypatch.setattr(source, "LEAST_INDEXED", 0)
+    monkeypatch.setattr(source, "MOST_BYTES", 0)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_file_without_index_decides_by_an_index_in_memory(path, kernel, monkey
     monkeypatch.setattr(PmerIndex, "of", lambda *given: made.append(1) or real(*given))
     assert_close(loaded.decision_function(NEW), expected)
     assert made
-    monkeypatch.setattr(source, "FEW_VECTORS", 1)
+    monkeypatch.setattr(source, "FEW_VECTORS", 0)
     made.clear()
     assert_close(load(path).decision_function(NEW), expected)
     assert not made
@@ -157,6 +157,29 @@ def test_the_first_prediction_of_many_machines_takes_little_memory(path):
     command = [sys.executable, "-c", FRESH, str(path)]
     done = subprocess.run(command, input=texts[0], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 120_000  # kB; 175 MB with weights
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+@pytest.mark.parametrize(
+    ("n", "symbols", "classes", "mapped"), [(600, 90, 2, 0), (36, 4000, 12, 0), (24, 250_000, 2, 1)]
+)
+def test_the_memory_of_a_first_prediction_is_what_train_says(tmp_path, n, symbols, classes, mapped):
+    words = [
+        "".join(RANDOM.choices("abcdefghijklmnopqrstuvwxyz", k=RANDOM.randint(2, 8))) for _ in range(9000)
+    ]
+    often = np.minimum(np.random.default_rng(1).zipf(1.3, (n, symbols // 6)), len(words)) - 1
+    texts = [" ".join(words[k] for k in row) for row in often]
+    rows = [f"{i % classes}\t{text}\n" for i, text in enumerate(texts)]
+    (tmp_path / "c.tsv").write_text("".join(rows))
+    told = report("train", "c.tsv", "-o", "m.textsvm", "--json", cwd=tmp_path)
+    assert (read_content(tmp_path / "m.textsvm").header["format_version"] == MAPPED) == mapped
+    command = [sys.executable, "-c", "import textsvm.cli.predictions\n" + FRESH, str(tmp_path / "m.textsvm")]
+    done = [
+        subprocess.run(command, input=texts[0], capture_output=True, text=True, check=True) for _ in range(2)
+    ]
+    took = int(done[1].stdout) << 10
+    assert told["prediction"]["bytes"] == pytest.approx(took, rel=0.3)
 
 
 @settings(max_examples=60, deadline=None)

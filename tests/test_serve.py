@@ -1275,7 +1275,7 @@ def test_reload_without_a_dropped_request(models, tmp_path):
 @pytest.fixture
 def indexed(tmp_path, monkeypatch):
     """Paths of three models with an inverted index, which are mapped: the last is shorter."""
-    monkeypatch.setattr(text_source, "LEAST_INDEXED", 0)
+    monkeypatch.setattr(text_source, "MOST_BYTES", 0)
     for number, kernel in enumerate([Spectrum((1, 3)), Spectrum((1, 4)), Spectrum(1)]):
         save(SVC(kernel).fit(TEXTS[:150], LABELS[:150]), tmp_path / f"{number}.textsvm")
     return [tmp_path / f"{number}.textsvm" for number in range(3)]

@@ -19,7 +19,7 @@ from textsvm.evaluation.judge import judge as judge_examples
 from textsvm.evaluation.results import Results
 from textsvm.kernels import spelling
 from textsvm.linalg.vectors import Vectors
-from textsvm.model.file import load, save
+from textsvm.model.file import first_prediction, load, save
 from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
@@ -27,6 +27,7 @@ from textsvm.readers.corpus import DECIMAL, FIRST_INDEX, VECTORS, Corpus
 from textsvm.readers.statistics import label_counts
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress
+from textsvm.sources.first_prediction import FirstPrediction
 
 #: Settings of a training, also with calibration.
 AnySettings: TypeAlias = Settings | CalibrationSettings
@@ -102,8 +103,8 @@ def settings_again(model: TrainedModel, with_choice: bool) -> AnySettings:
 def save_model(
     output: Output, model: TrainedModel, corpus: Corpus, reading: ReadingOptions, learning: LearningOptions,
     about: Json, texts: bool = True,
-) -> int:  # fmt: skip
-    """Save a model with the facts of its training; returns the size in bytes.
+) -> tuple[int, FirstPrediction | None]:  # fmt: skip
+    """Save a model with the facts of its training; returns the size in bytes and the cost of a prediction.
 
     `corpus` is the training corpus, from which the ids of the support vectors are taken.
     """
@@ -122,7 +123,7 @@ def save_model(
     }  # fmt: skip
     with output.place() as path:
         save(model, path, without_run(info), texts)
-        return path.stat().st_size
+        return path.stat().st_size, first_prediction(model, path) if texts else None
 
 
 def corpus_digest(corpus: Corpus) -> str:

@@ -15,6 +15,7 @@ from textsvm.cli.output import MODEL, Force, Output
 if TYPE_CHECKING:
     from textsvm.cli.model_files import AnySettings
     from textsvm.model.settings import Settings
+    from textsvm.sources.first_prediction import FirstPrediction
 
 Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
 
@@ -73,10 +74,16 @@ class TaskOptions:
             return machine
         return CalibrationSettings(machine, method=self.calibrate.value, random_state=self.seed)
 
-    def size_of_file(self, size: int) -> str:
-        """Size of the model file in words, and whether it holds no texts."""
+    def last_line(self, size: int, cost: FirstPrediction | None) -> str:
+        """Size of the model file, whether it holds no texts, and the cost of a prediction."""
         shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-        return f"{shown}, no training text in it" if self.without_texts else shown
+        line = f"model {self.output}: {shown}"
+        if self.without_texts:
+            line += ", no training text in it"
+        if cost is None:
+            return line
+        took = f"{cost.seconds:.1f} s and {cost.bytes / 1e6:.0f} MB"
+        return f"{line}; a new process predicts a text in about {took}"
 
 
 @options.with_groups
@@ -143,11 +150,11 @@ def train(
     with console.warnings():
         about |= outcome.facts | outcome.saved
         texts = not task.without_texts
-        size = model_files.save_model(output, model, training_part, reading, learning, about, texts)
+        size, cost = model_files.save_model(output, model, training_part, reading, learning, about, texts)
     seconds = console.lap("save")
-    console.say(f"model {task.output}: {task.size_of_file(size)}")
     if printing.json:
         saved = {"model": str(task.output), "bytes": size, "texts": texts, "warnings": console.warned}
+        saved["prediction"] = None if cost is None else cost._asdict()
         console.print_json({**saved, **outcome.facts, "seconds": seconds, "reading": documents.reading})
         return
     if outcome.results is not None:
@@ -157,4 +164,5 @@ def train(
     if not printing.quiet:
         doubtful = bool(statistics.doubtful_labels(statistics.label_counts(documents)))
         console.line(training.last_line(trained_as, training_part, outcome.verdict, doubtful))
+    console.say(task.last_line(size, cost))
     console.lap("print")

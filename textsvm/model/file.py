@@ -58,6 +58,7 @@ from textsvm.runtime.files import MappedFile, replacing
 from textsvm.runtime.plain_json import to_json, unambiguous_json
 from textsvm.sources.base import INDEX, Source, Support, csr_of
 from textsvm.sources.copies import MOST_DIGESTS
+from textsvm.sources.first_prediction import FirstPrediction
 from textsvm.text.pieces import Pieces
 from textsvm.version import __version__
 
@@ -231,6 +232,18 @@ def _build_checked(path: str | os.PathLike[str], content: Content) -> TrainedMod
         raise InputError(f"{path} is damaged: {one_line(error)}; train it again") from error
 
 
+def first_prediction(model: TrainedModel, path: Path) -> FirstPrediction | None:
+    """Predicted cost of the first prediction with the saved model; None if it is not known."""
+    if not isinstance(model.reader, Source):
+        return None
+    with path.open("rb") as file:
+        start = file.read(8)
+        header = unambiguous_json(file.read(_end_of_head(start) - 8))
+    mapped = _header_of(path, header)["format_version"] == MAPPED
+    machines, size = len(model.predictor.intercept), path.stat().st_size
+    return model.reader.first_prediction(model.support, machines, size, mapped)
+
+
 def _without_texts(model: TrainedModel) -> Support:
     assert isinstance(model.reader, Source)
     support = model.reader.without_texts(model.support, model.predictor.dual_coef)
@@ -246,7 +259,7 @@ def _without_texts(model: TrainedModel) -> Support:
 def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
     """Header and arrays of a kernel machine."""
     assert isinstance(model.reader, Source)
-    kernel, state = model.reader.state(support)
+    kernel, state = model.reader.state(support, len(model.predictor.intercept))
     arrays = {"intercept": model.predictor.intercept, **state}
     if support.kernel is not None:
         arrays |= stored_encoders(support.kernel)

@@ -26,6 +26,7 @@ from textsvm.linalg.factored import as_dense, scipy_sparse
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
+from textsvm.sources.first_prediction import FirstPrediction
 from textsvm.text.documents import View
 
 #: Prefixes of the names of saved arrays: the learnt state of a kernel, weights of features, and indexes.
@@ -141,8 +142,14 @@ class Source(Reader):
         """Prepare machines with coefficients (n_machines, n_sv) for prediction."""
 
     @abstractmethod
-    def state(self, support: Support) -> tuple[Any, Arrays]:
+    def state(self, support: Support, machines: int = 1) -> tuple[Any, Arrays]:
         """Kernel as JSON values, and arrays to save; InputError if the kernel cannot be saved."""
+
+    def first_prediction(
+        self, support: Support, machines: int, size: int, mapped: bool
+    ) -> FirstPrediction | None:
+        """Predicted cost for a text of mean length, of a file of `size` bytes; None if it is not known."""
+        return None
 
     @abstractmethod
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:

@@ -69,7 +69,7 @@ class MatrixSource(Source):
     def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
         return GivenPredictor(support.indices, coef, device)
 
-    def state(self, support: Support) -> tuple[str, Arrays]:
+    def state(self, support: Support, machines: int = 1) -> tuple[str, Arrays]:
         return GivenKernel.name, {}
 
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:

@@ -17,7 +17,7 @@ from textsvm.errors import DamagedModel, InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
-from textsvm.kernels.contract import Predictor, strip_prefix
+from textsvm.kernels.contract import Features, Predictor, strip_prefix
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.shared.counting import LONG, PANEL
 from textsvm.kernels.spelling import spell
@@ -26,15 +26,16 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.memory import LEAST_BOUND, bounded, free, trim
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import INDEX, KernelSource, Source, Support, check_offsets
+from textsvm.sources.first_prediction import FirstPrediction
 from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.encoding import code_type
 from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
-#: Symbols from which counting support vectors takes longer than reading an index: a second on two cores.
-LEAST_INDEXED = 1 << 24
-#: Symbols, times machines, and most support vectors for an index in memory, which is smaller than a weight of
-#: each machine for each substring; symbols from which texts are compressed.
+#: A file has an index if the first prediction without it takes more than so many seconds or bytes.
+MOST_SECONDS, MOST_BYTES = 1.2, 300_000_000
+#: Symbols, times lengths and machines, from which an index is made in memory, for so many support vectors
+#: (five times as many with 16 machines); symbols from which texts are compressed.
 LEAST_COUNTED, FEW_VECTORS = 1 << 22, 200
 #: Most bytes of an index, predicted from a sample of as many symbols.
 MOST_INDEX, SAMPLE = 1 << 28, 1 << 20
@@ -200,7 +201,7 @@ class TextSource(KernelSource):
             documents = replace(examples, documents={view: examples.of(view) for view in views})
         return Support(indices, kernel, documents.take(indices))
 
-    def state(self, support: Support) -> tuple[Json, Arrays]:
+    def state(self, support: Support, machines: int = 1) -> tuple[Json, Arrays]:
         kernel = support.kernel
         assert kernel is not None
         function = ""
@@ -216,7 +217,9 @@ class TextSource(KernelSource):
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
         _require_bounds(kernel, support.documents)
-        support, arrays = self._indexed(support, LEAST_INDEXED), dict[str, AnyArray]()
+        arrays, cost = dict[str, AnyArray](), self.first_prediction(support, machines, 0, False)
+        if cost is not None and (cost.seconds > MOST_SECONDS or cost.bytes > MOST_BYTES):
+            support = self._indexed(support)
         compressed = bool(support.index) or int(support.documents.lengths.sum()) >= LEAST_COUNTED
         for prefix, view in _prefixed(kernel.structure.views):
             own = self._pack(support.documents.of(view), compressed)
@@ -241,22 +244,28 @@ class TextSource(KernelSource):
         return replace(support, index=index)
 
     def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
-        if device.kind == "cpu" and len(support.indices) <= FEW_VECTORS:
-            support = self._indexed(support, LEAST_COUNTED // coef.shape[0])
+        n, machines = len(support.indices), coef.shape[0]
+        if device.kind == "cpu" and _prefers_index(n, machines, _occurrences(support)):
+            support = self._indexed(support)
         return super().predictor(support, coef, device)
 
-    def _indexed(self, support: Support, least: int) -> Support:
-        """Add an index of support vectors of `least` symbols, times the lengths, if that is possible."""
-        kernel: Any = support.kernel
-        pairs, documents = kernel.structure.terms, support.documents
-        terms = [(term.features, term.structure.read(documents)) for _, term in pairs]
-        able = all(features is not None and features.has_index for features, _ in terms)
-        if support.index or support.weights is not None or not able:
+    def first_prediction(
+        self, support: Support, machines: int, size: int, mapped: bool
+    ) -> FirstPrediction | None:
+        n, occurrences = len(support.indices), _occurrences(support)
+        if not occurrences or not n:
+            return None
+        if mapped:
+            return FirstPrediction.mapped(size, occurrences // n)
+        machines = 0 if _prefers_index(n, machines, occurrences) else machines
+        return FirstPrediction.counted(size, n, occurrences // n, machines)
+
+    def _indexed(self, support: Support) -> Support:
+        """Add an index of the support vectors if the kernel has such indexes and there is room."""
+        terms, lengths = _terms(support), support.documents.lengths
+        if support.index or not terms:
             return support
-        lengths = documents.lengths
         sample = np.arange(0, len(lengths), 1 + int(lengths.sum()) // SAMPLE)
-        if sum(features.occurrences(own.lengths).sum() for features, own in terms) < least:
-            return support
         times = float(lengths.sum() / lengths[sample].sum())
         entries = [times * len(features.count(own.take(sample)).counts.features) for features, own in terms]
         if BYTES * sum(entries) > MOST_INDEX:
@@ -286,6 +295,25 @@ class TextSource(KernelSource):
         if not np.isfinite(vectors).all():
             raise InputError("the vectors of its encoder are not finite numbers")
         return EncodedTexts(vectors, (), documents, view.encoder)
+
+
+def _terms(support: Support) -> list[tuple[Features, Any]]:
+    """Features and documents of each term of a kernel that has an index; none of other models."""
+    kernel: Any = support.kernel
+    pairs = () if support.weights is not None else kernel.structure.terms
+    terms = [(term.features, term.structure.read(support.documents)) for _, term in pairs]
+    return terms if all(features is not None and features.has_index for features, _ in terms) else []
+
+
+def _occurrences(support: Support) -> int:
+    """Occurrences of features in the support vectors; 0 for a kernel without an index."""
+    return sum(int(features.occurrences(own.lengths).sum()) for features, own in _terms(support))
+
+
+def _prefers_index(vectors: int, machines: int, occurrences: int) -> bool:
+    """Whether an index in memory is smaller than a weight of each machine for each substring, and as fast."""
+    few = vectors <= FEW_VECTORS * min(5, 1 + machines // 4)
+    return few and occurrences * machines >= LEAST_COUNTED
 
 
 def _require_bounds(kernel: Kernel, support: Documents | MultiView) -> None:

@@ -188,7 +188,7 @@ class VectorSource(KernelSource):
     def support(self, kernel: Kernel, examples: Vectors, indices: Ints) -> Support:
         return Support(indices, kernel, examples.take(indices), examples.n_features)
 
-    def state(self, support: Support) -> tuple[Json, Arrays]:
+    def state(self, support: Support, machines: int = 1) -> tuple[Json, Arrays]:
         assert support.kernel is not None
         arrays = {_VECTORS + name: array for name, array in pack(support.documents).items()}
         return support.kernel.structure.as_dict(), arrays | self._learnt_state(support)
