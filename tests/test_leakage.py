@@ -4,15 +4,15 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_selection import texts
 
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.gram import nearest as search
-from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
-from textsvm.kernels import Spectrum
+from textsvm.gram.base import CachedGram, DenseGram, FeatureProducts, needed_bytes
+from textsvm.kernels import GappedKmers, Spectrum
 from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.sources.copies import merge_groups
@@ -126,6 +126,71 @@ def test_merged_groups_are_the_finest_that_keep_both_together(given_pairs):
 def test_a_bound_that_cannot_be(bound):
     with pytest.raises(InputError, match="bound of near-duplicates"):
         near_duplicates(DenseGram(np.eye(3, dtype=np.float32)), bound)
+
+
+#: Kernels that learn from texts or have features of several kinds.
+WITH_FEATURES = [
+    Spectrum((1, 3), "log", idf=True),
+    Spectrum(2, normalised=False),
+    Spectrum((1, 2), "intersection") + 3 * Spectrum(1, "log", idf=True, odds=True, tokens="words"),
+    Spectrum(3, shared=True, odds=True) + GappedKmers(3, 1),
+]
+
+
+def pairs_of(gram, bound):
+    pairs = [
+        zip(*(side.tolist() for side in block), strict=True)
+        for block in search.similar_pairs(gram, bound, None)
+    ]
+    return {(i, j): value for block in pairs for i, j, value in block}
+
+
+@pytest.mark.parametrize("kernel", WITH_FEATURES, ids=str)
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.text("abcd ", max_size=12), st.integers(1, 4), st.integers(0, 12)),
+        min_size=2,
+        max_size=12,
+    ),
+    st.sampled_from([0.3, 0.7, 0.9, 0.98, 1.0]),
+    st.integers(1, 200),
+)
+def test_pairs_from_features_are_those_of_the_matrix(kernel, drawn, bound, block):
+    """Copies of texts, and copies with a letter in another place."""
+    documents = []
+    for text, times, at in drawn:
+        documents += [text] * times + [text[:at] + "e" + text[at:]]
+    encoded = encode(documents).with_classes(np.arange(len(documents)) % 2)
+    kernel, cpu = kernel.structure.resolved(), select("cpu")
+    features = FeatureProducts(kernel.features.rows(encoded, cpu), cpu, "")
+    expected = DenseGram(kernel.rows(encoded, cpu).gram())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "BLOCK", block)
+        pairs = pairs_of(features, bound - 1e-5)
+        surely, perhaps = (pairs_of(expected, bound - 1e-5 + change) for change in (1e-6, -1e-6))
+    assert surely.keys() <= pairs.keys() <= perhaps.keys()
+    assert all(value == pytest.approx(perhaps[pair], abs=1e-6) for pair, value in pairs.items())
+
+
+def test_leaks_from_features_are_those_of_the_matrix(monkeypatch):
+    """Of the default, on given folds, which may part copies."""
+    documents, y, _ = copies()
+    order = np.random.default_rng(1).permutation(60)
+    folds = [(np.setdiff1d(order, test), np.sort(test)) for test in np.split(order, 3)]
+    results = []
+    for many in (61, 0):
+        monkeypatch.setattr("textsvm.training.fold_grams.MANY", many)
+        with pytest.warns(LeakageWarning):
+            results.append(cross_validate(SVC(device="cpu"), documents, y, cv=folds))
+    monkeypatch.setattr(search, "_normalised", lambda *a: pytest.fail("a matrix is needed no more"))
+    with pytest.warns(LeakageWarning):
+        cross_validate(SVC(device="cpu"), documents, y, cv=folds)
+    for matrix, features in zip(*(result.leaks for result in results), strict=True):
+        assert len(matrix.test) > 3
+        np.testing.assert_array_equal(features.test, matrix.test)
+        np.testing.assert_array_equal(features.train, matrix.train)
+        np.testing.assert_allclose(features.value, matrix.value, atol=1e-6)
 
 
 def copies():

@@ -35,10 +35,6 @@ SLOW_SAMPLE = 200  #: The same for kernels whose time grows with the square of t
 SAMPLE_SYMBOLS = 1_000_000  #: Maximum symbols of a sample of more than `SLOW_SAMPLE` texts
 TESTED = 0.2  #: Share of the sample that is tested
 BLOCK = 10  #: Texts of a class that a sample draws together if classes are rare
-BINS_PER_OCTAVE = 1 << 12  #: Bins of the histogram of margins for each power of two
-#: Exponent of the smallest margin with a bin of its own; smaller margins share the first bin.
-FIRST_OCTAVE = -16
-LAST_OCTAVE = 16  #: Exponent from which margins share the last bin
 LEAST_MARGIN = 0.8  #: A smaller ratio of margins is a warning
 FOREIGN = 0.5  #: A text is foreign if more than this share of its symbols is new
 FACTOR = 1.5  #: Factor by which shares of new symbols and p-mers may exceed the shares in training
@@ -57,25 +53,20 @@ SHORT = 1 / 3  #: A text of less than this share of these characters is too shor
 
 
 class Margins:
-    """Median of a stream of margins, in 2 MB of memory whatever its length.
+    """Median of a stream of margins, in the same memory whatever its length.
 
-    Margins are counted and summed in bins, 4,096 for each power of two from 2^-16 to 2^16. The median is
-    estimated by the mean of its bin. It is exact as long as the bin has a single margin. For a median in this
-    range the relative error is always below 1/4,096.
+    Margins are counted and summed in bins of float32 with 12 bits of the mantissa. The median is estimated by
+    the mean of its bin, which is exact for a single margin; in the range of float32 the relative error is
+    always below 1/4,096.
     """
 
     def __init__(self) -> None:
-        bins = (LAST_OCTAVE - FIRST_OCTAVE) * BINS_PER_OCTAVE
-        self._counts = np.zeros(bins, np.int64)
-        self._sums = np.zeros(bins)
+        self._counts, self._sums = np.zeros(1 << 20, np.int64), np.zeros(1 << 20)
 
     def add(self, margins: Floats) -> None:
         """Add margins, shape (n,), all at least 0."""
-        margins = np.ascontiguousarray(margins, np.float64)
-        # The leading bits of a float64 are its exponent and the first bits of its mantissa.
-        shift = 52 - (BINS_PER_OCTAVE.bit_length() - 1)
-        first = int(np.float64(2.0**FIRST_OCTAVE).view(np.int64)) >> shift
-        bins = np.clip((margins.view(np.int64) >> shift) - first, 0, len(self._counts) - 1)
+        with np.errstate(over="ignore"):
+            bins = margins.astype(np.float32).view(np.int32) >> 11
         np.add.at(self._counts, bins, 1)
         np.add.at(self._sums, bins, margins)
 

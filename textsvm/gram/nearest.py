@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from textsvm.arrays import Array, Floats, Ints
-from textsvm.gram.base import Gram
+from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.kernels.base import Kernel
+from textsvm.linalg.rows import Pairs, similar_rows
 from textsvm.runtime.device import Device, array_module, device_of, to_host
 from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
@@ -52,8 +53,12 @@ def nearest(gram: Gram, k: int, progress: Progress | None = None) -> NeighbourTa
     return NeighbourTable(index, value)
 
 
-def similar_pairs(gram: Gram, least: float, progress: Progress | None) -> Iterator[tuple[Ints, Ints, Floats]]:
+def similar_pairs(gram: Gram | FeatureProducts, least: float, progress: Progress | None) -> Iterator[Pairs]:
     """Pairs i < j of at least this similarity, and their similarity, in blocks of rows, on the host."""
+    if isinstance(gram, FeatureProducts):
+        assert gram.features is not None
+        yield from similar_rows(gram.features, least, list(_blocks(gram.n, gram.n, None)), progress)
+        return
     for block, values in _normalised(gram, progress):
         at, column = (values >= least).nonzero()
         later = column > at + block.start

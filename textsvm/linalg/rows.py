@@ -16,8 +16,12 @@ import numpy as np
 from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, SignedInts
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges, slabs_of
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.memory import empty, shrink
+from textsvm.runtime.parallel import Progress, run
+
+ROUNDING = 2e-5  #: Pairs are searched for from so much below the least value, for rounding errors
+Pairs = tuple[Ints, Ints, Floats]  #: Numbers i < j of pairs, and their values
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,71 @@ def _joined(
         del array  # a reference
         shrink(arrays, (own[first] for own in starts))
     return out
+
+
+def similar_rows(
+    rows: FeatureRows, least: float, blocks: list[slice], progress: Progress | None
+) -> list[Pairs]:
+    """Pairs i < j of rows with k(i, j) of at least `least` sqrt(k(i, i) k(j, j)), for each block of rows i.
+
+    Prefix filtering (Bayardo, Ma and Srikant 2007): all features are ordered, the rarest first, and the
+    prefix of x is x without its last features, as many as have a norm below ``least |x|``. Similar x and y
+    share a feature of both prefixes: else all features in common are among the last of x, or all among the
+    last of y, and x . y is below ``least |x| |y|`` by the Cauchy-Schwarz inequality.
+    """
+    x, n, indptr, rank = rows.x, len(rows.x), rows.x.indptr, np.empty(rows.x.n_features, np.int64)
+    squares = x.squares() + rows.ridge
+    scale = np.divide(1, np.sqrt(squares), out=np.zeros(n), where=squares > 0)
+    rank[np.argsort(x.frequencies(), kind="stable")] = np.arange(x.n_features)
+    ordered = scipy.sparse.csr_array((x.values.copy(), rank[x.features], indptr), shape=(n, x.n_features))
+    ordered.sort_indices()
+    features, values, owner = ordered.indices, ordered.data, np.repeat(np.arange(n), np.diff(indptr))
+    added = np.concatenate([[0.0], np.cumsum(np.square(values * scale[owner]))])
+    # Features of a single document, whose squares are `ridge`, are the rarest, and in no pair.
+    before = added[:-1] - added[indptr[owner]] + (rows.ridge * np.square(scale))[owner]
+    prefix = np.flatnonzero(before <= 1 - (least - ROUNDING) ** 2)
+    ends = indptr[:-1] + np.bincount(owner[prefix], minlength=n)
+    lists = prefix[np.argsort(features[prefix], kind="stable")]
+    starts, members = np.searchsorted(features[lists], np.arange(x.n_features + 1)), owner[lists]
+    later = np.bincount(members, starts[features[lists] + 1] - np.arange(len(lists)) - 1, n)
+    arrays = indptr, ends, features, values, scale, starts, members
+    pairs: list[Pairs] = [(members, members, scale)] * len(blocks)
+
+    def search(k: int) -> None:
+        begin, stop = blocks[k].start, blocks[k].stop
+        most = int(min(later[begin:stop].sum(), n * (stop - begin)))
+        first, second, value = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.float32)
+        compared, row = np.full(n, -1), np.zeros(x.n_features)
+        size = _compare(arrays, compared, row, (first, second, value), least, begin, stop)
+        order = np.lexsort((second[:size], first[:size]))
+        pairs[k] = first[order], second[order], value[order].astype(np.float64)
+
+    run(search, range(len(blocks)), progress=progress)
+    return pairs
+
+
+@njit(nogil=True, cache=True)
+def _compare(arrays, compared, row, pairs, least, begin, stop):
+    """Similar pairs of rows begin..stop and later rows with a feature in both prefixes; their number."""
+    indptr, ends, features, values, scale, starts, members = arrays
+    first, second, value = pairs
+    n = 0
+    for i in range(begin, stop):
+        for k in range(indptr[i], indptr[i + 1]):
+            row[features[k]] = values[k]
+        for k in range(indptr[i], ends[i]):
+            for j in members[starts[features[k]] : starts[features[k] + 1]][::-1]:
+                if j <= i:
+                    break
+                if compared[j] < i:
+                    compared[j], product = i, 0.0
+                    for at in range(indptr[j], indptr[j + 1]):
+                        product += row[features[at]] * values[at]
+                    first[n], second[n], value[n] = i, j, product * scale[i] * scale[j]
+                    n += value[n] >= least
+        for k in range(indptr[i], indptr[i + 1]):
+            row[features[k]] = 0
+    return n
 
 
 def _numbered(df: Ints) -> tuple[Ints, SignedInts]:

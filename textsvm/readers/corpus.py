@@ -142,17 +142,17 @@ class ReadOptions:
         detected |= {x: value for x in (FIRST_INDEX, DECIMAL) if isinstance(value := facts.get(x), str)}
         return replace(corpus, reading=facts, detected=detected)
 
-    @property
+    @cached_property
     def reports_invalid(self) -> bool:
         """Whether a row without a text yields a document with a `problem`."""
         return self.keep_invalid and not self.skip_invalid
 
-    @property
+    @cached_property
     def needs_text(self) -> bool:
         """Whether an empty text is a problem."""
         return self.keep_invalid or self.require_text or self.skip_invalid
 
-    @property
+    @cached_property
     def named(self) -> dict[str, str | Sequence[str]]:
         """The named columns by their role."""
         roles = ("text", "label", "id", "target", "weight", "group", "numbers")
@@ -186,7 +186,7 @@ class ReadOptions:
         self.decide(label=f"{OF_NAME}{self.name_pattern.pattern}")
         return match[1]
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, str | Sequence[str]]:
         """The named columns, and the recorded columns where none is named, by their role."""
         without = {FIRST_INDEX, DECIMAL}
@@ -203,7 +203,7 @@ class ReadOptions:
         column = self.columns.get("label")
         return column if isinstance(column, str) else None
 
-    @property
+    @cached_property
     def apart(self) -> bool:
         """Whether columns of texts and numbers stay apart."""
         columns = self.columns

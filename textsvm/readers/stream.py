@@ -10,11 +10,13 @@ import io
 import select
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Condition, Thread
+from queue import SimpleQueue
+from threading import Thread
 from typing import IO, Any
 
 from textsvm.errors import InputError
@@ -52,6 +54,7 @@ STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "libsvm", "npy"
 ONE_DOCUMENT = "--format lines reads one per line, --format file confirms it"
 MAX_DOCUMENTS = 8192  #: Maximum number of documents that are read ahead
 MAX_SYMBOLS = 1 << 26  #: Maximum symbols of the documents that are read ahead
+WAIT = 0.005  #: Seconds between looks at a full queue
 #: Item of the queue: a document, a problem, vectors, a message, or an exception of the reading thread.
 _Item = Document | tuple[str, str] | Corpus | str | BaseException
 _MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, *ARROW, b"PAR1")
@@ -343,35 +346,29 @@ class _ReadAhead:
     """Bounded queue of the items that a thread reads ahead, which become batches of documents."""
 
     def __init__(self) -> None:
-        self._items: list[_Item] = []
-        self._symbols, self._ended = 0, False
-        self._changed = Condition()
+        self._queue = SimpleQueue[_Item | None]()  # None at the end
+        self._read, self._taken = 0, 0  # symbols of documents; each is written by a single thread
 
     def run(self, items: Iterable[_Item]) -> None:
         """Read all items; an exception becomes an item."""
         try:
             for item in items:
-                self._put(item)
+                while self._queue.qsize() >= MAX_DOCUMENTS or self._read - self._taken >= MAX_SYMBOLS:
+                    time.sleep(WAIT)
+                self._read += len(item.text) if isinstance(item, Document) else 0
+                self._queue.put(item)
         except BaseException as error:
-            self._put(error)
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def _put(self, item: _Item) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: len(self._items) < MAX_DOCUMENTS and self._symbols < MAX_SYMBOLS)
-            self._items.append(item)
-            self._symbols += len(item.text) if isinstance(item, Document) else 0
-            self._changed.notify_all()
+            self._queue.put(error)
+        self._queue.put(None)
 
     def _get(self) -> list[_Item]:
         """All items in the queue, after the first has arrived; an empty list at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: bool(self._items) or self._ended)
-            items, self._items, self._symbols = self._items, [], 0
-            self._changed.notify_all()
-        return items
+        items = [self._queue.get()]
+        items += [self._queue.get() for _ in range(self._queue.qsize())]
+        self._taken += sum(len(item.text) for item in items if isinstance(item, Document))
+        if items[-1] is None:
+            self._queue.put(None)
+        return [item for item in items if item is not None]
 
     def batches(self) -> Iterator[Corpus | InputError | str]:
         """Corpora of the documents with their problems, messages and errors."""

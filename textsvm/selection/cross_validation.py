@@ -197,7 +197,7 @@ def _test_folds(
             )
         tested = train_and_test([settings], grams, task, seconds, progress)
     warn_unfinished(settings, tested.machines[0], task.target)
-    description = grams.describe((whole or tested.last).gram.description, task.folds)
+    description = grams.describe(tested.last.gram.description, task.folds)
     return _judged(settings, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 

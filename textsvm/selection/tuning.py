@@ -262,29 +262,24 @@ class WholeProgress:
     """
 
     def __init__(self, progress: StageProgress, shared: Sequence[SharedExamples], search: GridSearch) -> None:
-        self.progress = progress
-        self.grams, self.solving = [], []
+        self.progress, self.number, self.shown = progress, 0, 0.0
+        self.seconds = list[float]()  # of the Gram of each kernel, and then of its solutions
         for group in shared:
             for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns):
                 points = [search.points[m].settings for m in group.members[k]]
-                self.grams.append(_gram_seconds(group.kernels[k], group, len(search.all_folds)))
-                self.solving.append(solving_seconds(points, search.target, search.all_folds))
-        self.total = sum(self.grams) + sum(self.solving)
-        self.number, self.shown = 0, 0.0
+                self.seconds.append(_gram_seconds(group.kernels[k], group, len(search.all_folds)))
+                self.seconds.append(solving_seconds(points, search.target, search.all_folds))
 
     def __call__(self, stage: str, done: float, total: float) -> None:
         self.progress(stage, done, total)
         if stage not in ("gram", "solve"):
             return
-        last = len(self.grams) - 1
         if stage == "solve":  # in kernels
-            self.number = min(int(done), last)
-            here = self.grams[self.number] + self.solving[self.number] * min(done - self.number, 1.0)
-        else:
-            here = self.grams[self.number] * done / (total or 1)
-        before = sum(self.grams[: self.number]) + sum(self.solving[: self.number])
-        self.shown = max(self.shown, before + here)
-        self.progress("tune", self.shown, self.total)
+            self.number = min(int(done), len(self.seconds) // 2 - 1)
+        part = min(done - self.number, 1.0) if stage == "solve" else done / (total or 1)
+        at = 2 * self.number + (stage == "solve")
+        self.shown = max(self.shown, sum(self.seconds[:at]) + self.seconds[at] * part)
+        self.progress("tune", self.shown, sum(self.seconds))
 
 
 def _gram_seconds(kernel: Kernel, group: SharedExamples, folds: int) -> float:

@@ -29,12 +29,15 @@ from textsvm.solvers.problems import Machines, Problem, decision_values
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.training.grams import (
+    MOST_BYTES,
     PreparedRows,
     memory_limit,
     plan_training,
     prepare_gram,
+    reads_numbers,
     requested_memory,
     require_memory,
+    why_no_features,
     without_store,
 )
 from textsvm.training.problems import problem_of, rule_of
@@ -44,6 +47,7 @@ from textsvm.training.targets import Target, with_classes
 VALUES_BYTES = 256 << 20
 #: Seconds of a core for a machine, per squared number of examples: 0.1 s for 4,500 texts, unless C is small.
 SOLVING = 5e-9
+MANY = 1000  #: Fewest examples for which a search by features is quicker than a Gram that has no other use
 
 
 Result = TypeVar("Result")
@@ -96,12 +100,25 @@ class FoldGrams:
         return self._whole
 
     def near_duplicate_rows(self, progress: StageProgress | None = None) -> PreparedRows | None:
-        """Rows of `Structure.near_duplicate_kernel`; None if there is no such kernel."""
+        """Rows of `Structure.near_duplicate_kernel`, or its features; None if there is no such kernel."""
         kernel = self.kernel.structure.near_duplicate_kernel
-        if kernel is None or kernel is self.kernel:
-            return None if kernel is None else self.whole(progress)
-        self._near_duplicates = FoldGrams(self.settings, self.examples, kernel.__sklearn_clone__())
+        if kernel is None:
+            return None
+        plan = GRAM if kernel is self.kernel and not kernel.structure.learns else self._plan_search(kernel)
+        if kernel is self.kernel and plan is GRAM:
+            return self.whole(progress)
+        self._near_duplicates = FoldGrams(self.settings, self.examples, kernel.__sklearn_clone__(), plan=plan)
         return self._near_duplicates.whole(progress)
+
+    def _plan_search(self, kernel: Kernel) -> Plan:
+        """Plan of a search that needs no Gram: features of many texts on a CPU, if they fit in memory."""
+        n, device = len(self.examples), devices.select(self.settings.device)
+        if n < MANY or device.kind != "cpu" or why_no_features(kernel, device) or reads_numbers(kernel):
+            return GRAM
+        terms = [(term.features, term.structure.read(self.examples)) for _, term in kernel.structure.terms]
+        size = sum(int(features.occurrences(read.lengths).sum()) for features, read in terms)
+        fits = MOST_BYTES * size <= memory_limit(self.settings, n, device)
+        return replace(GRAM, way="features") if fits else GRAM
 
     def _build(self, kernel: Kernel, train: Ints | None, progress: StageProgress | None) -> PreparedRows:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
@@ -128,6 +145,7 @@ class FoldGrams:
         """Free the memory of the Gram of all examples, and of the Gram for near-duplicates."""
         if self._near_duplicates is not None:
             self._near_duplicates.release()
+            self._near_duplicates = None
         if self._whole is not None:
             self._whole.gram.release()
             self._whole = None

@@ -109,7 +109,7 @@ def features_of(
 
     Predicting the size on disk takes a pass over the texts, so it is left out if `memory` certainly suffices.
     """
-    machines, numbers, passes = n_machines(problem), _reads_numbers(kernel), None
+    machines, numbers, passes = n_machines(problem), reads_numbers(kernel), None
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
     of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
     occurrences = sum(of_terms)
@@ -141,7 +141,7 @@ def why_no_features(kernel: Kernel, device: Device, strategy: str = "") -> str:
             f"the kernel {spell(kernel)} has no list of features to train from, as spectrum, gapped, "
             f"bounded-gap, linear and their sums have; {instead} or another kernel"
         )
-    if device.kind == "cuda" and (features.host_only or _reads_numbers(kernel)):
+    if device.kind == "cuda" and (features.host_only or reads_numbers(kernel)):
         kind = "gapped k-mers" if features.host_only else "vectors"
         return f"machines of {kind} are trained from kernel values on a card; {instead}"
     if strategy == "crammer-singer":  # the dual has a constraint for each example
@@ -149,7 +149,7 @@ def why_no_features(kernel: Kernel, device: Device, strategy: str = "") -> str:
     return ""
 
 
-def _reads_numbers(kernel: Kernel) -> bool:
+def reads_numbers(kernel: Kernel) -> bool:
     """Whether a part of the kernel compares vectors."""
     return any(view.tokens == "numbers" for view in kernel.structure.views)
 
