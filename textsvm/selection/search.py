@@ -342,12 +342,3 @@ def left(shared: Sequence[SharedExamples], tried: Any, first: bool) -> list[Shar
             kernels, members = [group.kernels[k] for k in keep], [group.members[k] for k in keep]
             remaining.append(replace(group, kernels=kernels, members=members))
     return remaining
-
-
-def of_kernel(shared: Sequence[SharedExamples], setting: int) -> list[SharedExamples]:
-    """The kernel of a single setting."""
-    for group in shared:
-        for kernel, members in zip(group.kernels, group.members, strict=True):
-            if setting in members:
-                return [replace(group, kernels=[kernel], members=[members])]
-    return []

@@ -20,7 +20,6 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from textsvm.errors import InputError, warn_user
-from textsvm.kernels.base import Kernel
 from textsvm.model.settings import Fold, Settings, is_default, settings_of
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
@@ -29,7 +28,7 @@ from textsvm.runtime.parameters import with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.grid import SharedExamples, all_grams, encode_all, grid_points
 from textsvm.selection.scoring import mean_and_sd, warn_unfinished
-from textsvm.selection.search import GridSearch, TrialFile, left, of_kernel
+from textsvm.selection.search import GridSearch, TrialFile, left
 from textsvm.training.fold_grams import of_all, solving_seconds
 from textsvm.training.folds import Splitting, n_together, report_leaks
 from textsvm.training.leakage import Leak
@@ -219,7 +218,8 @@ def _try_settings(
                 search.try_default(k, examples, seconds)
         best = search.choose(range(len(search.folds)))
         if search.best != best:  # its results are from the file: not fitted to all documents yet
-            for members, grams in all_grams(settings, of_kernel(every, best)):
+            others = set(range(len(search.points))) - {best}
+            for members, grams in all_grams(settings, left(every, others, first=False)):
                 search.run(members, grams, seconds, None)
     return leaks, seconds
 
@@ -267,7 +267,9 @@ class WholeProgress:
         for group in shared:
             for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns):
                 points = [search.points[m].settings for m in group.members[k]]
-                self.seconds.append(_gram_seconds(group.kernels[k], group, len(search.all_folds)))
+                grams = len(search.all_folds) if group.kernels[k].structure.learns else 1
+                whole = group.kernels[k].cost.seconds(group.examples, group.examples) / 2
+                self.seconds.append(grams * whole)
                 self.seconds.append(solving_seconds(points, search.target, search.all_folds))
 
     def __call__(self, stage: str, done: float, total: float) -> None:
@@ -280,12 +282,3 @@ class WholeProgress:
         at = 2 * self.number + (stage == "solve")
         self.shown = max(self.shown, sum(self.seconds[:at]) + self.seconds[at] * part)
         self.progress("tune", self.shown, sum(self.seconds))
-
-
-def _gram_seconds(kernel: Kernel, group: SharedExamples, folds: int) -> float:
-    """Predicted seconds of the Gram of a kernel; of a kernel that learns, for every training part."""
-    try:
-        seconds = kernel.cost.seconds(group.examples, group.examples) / 2
-    except AttributeError:  # a precomputed kernel matrix
-        return 0.0
-    return seconds * (folds if kernel.structure.learns else 1)
