@@ -17,7 +17,6 @@ import argparse
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from benchmarks.harness import BenchmarkReport, benchmark, data_folder, markdown
 from benchmarks.panel import names_of, read_set
 from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.choice.candidates import auto_candidate
-from textsvm.choice.choose import ENCODER_WEIGHTS, MAX_ENCODER_TEXTS, encoder_weight
+from textsvm.choice.choose import MOST_WEIGHED, WEIGHTS, Weighing, without_odds
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.baselines import CHARACTERS, characters_baseline
 from textsvm.kernels.base import Kernel
@@ -125,17 +124,18 @@ def machines(part: Part, encoders: dict[str, Vectors], alone: bool) -> Iterator[
         values = machine.decision_function(outer).reshape(len(outer), -1) + bias
         return np.asarray(values[:, 0] > 0 if values.shape[1] == 1 else values.argmax(axis=1), int)
 
-    (inner, outer), first = gram(default.kernel(), texts, codes, tests), slice(MAX_ENCODER_TEXTS)
-    plain, _ = gram(replace(default, odds=False).kernel(), texts[first], codes[first], tests[:1])
+    (inner, outer), first = gram(default.kernel(), texts, codes, tests), slice(MOST_WEIGHED)
+    plain, _ = gram(without_odds(default.kernel()), texts[first], codes[first], tests[:1])
     predictions = {0.0: predict(inner, outer)}
     yield STRINGS, predictions[0.0]
     for name, vectors in encoders.items():
         train, test = centred(*vectors)
         own, cross = train @ train.T, test @ train.T
-        for w in ENCODER_WEIGHTS[1:]:
+        for w in WEIGHTS:
             predictions[w] = predict((1 - w) * inner + w * own, (1 - w) * outer[: len(test)] + w * cross)
             yield f"{STRINGS} + {w:g} {name}", predictions[w]
-        weight, _ = encoder_weight(plain, own[first, first], codes[first])
+        weighing = Weighing(codes[first], codes[first], None, without_odds)
+        [weight], _ = weighing.weights([plain, own[first, first]])
         yield f"{STRINGS} + {name}", predictions[weight][: len(test)]
         if alone:
             logistic = LogisticRegression(C=10, max_iter=300).fit(normalize(train), codes)

@@ -198,9 +198,10 @@ def answers_of_c(model: Any, texts: Any, folder: Path) -> dict[str, Any]:
     exported = CModel(pack(plain))
     assert exported.error == 0
     if isinstance(texts, dict):
-        rows = zip(*(texts[name] for name in plain.columns), strict=True)
+        joined = [zip(*(texts[name] for name in names), strict=True) for names in plain.joined]
+        rows = zip(*(["\n".join(row) for row in own] for own in joined), strict=True)
         values = np.array([exported.decide_columns(list(row)) for row in rows])
-        assert len(plain.columns) == 1 or exported.try_decide(b"text")[0] == 5
+        assert len(plain.joined) == 1 or exported.try_decide(b"text")[0] == 5
     else:
         values = np.array([exported.decide(text) for text in texts])
     answers: dict[str, Any] = {"decision": values}

@@ -40,7 +40,7 @@ from textsvm import (
     save,
     tune,
 )
-from textsvm.choice.choose import MAX_ENCODER_TEXTS, RIDGE, _left_out_margins, _weighed
+from textsvm.choice.choose import MOST_WEIGHED, RIDGE, Weighing, _weighed
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
 from textsvm.model.file import read_content
@@ -224,12 +224,12 @@ def test_weight_with_many_classes():
     texts = ["".join(rng.choice([*"abcdefghijklmnopqrstuvwxyz"], 12)) for _ in labels]
     vectors = np.repeat(np.eye(600), 2, axis=0)
     sentence = weighed(texts, labels, vectors)
-    assert re.search(r"weight 0\.\d+: .*, on 500 texts .*, 0.5: 0.0%\)", sentence)
+    assert re.search(r"weight 0\.\d+: .*, on 500 texts .*, with encoder 0.0%\)", sentence)
     uneven = np.r_[labels, np.zeros(2000, int), 600:700, np.repeat(np.arange(700, 720), 100)]
     for classes in (labels, uneven, np.repeat([0, 1, 2], [5000, 2, 1]), np.repeat(np.arange(3000), 2)):
         sampled = np.bincount(classes[_weighed(classes)])
         assert sampled[sampled > 0].min() >= 2
-        assert MAX_ENCODER_TEXTS / 2 < sampled.sum() <= MAX_ENCODER_TEXTS
+        assert MOST_WEIGHED / 2 < sampled.sum() <= MOST_WEIGHED
     assert not len(_weighed(np.array([3, 0, 0, 0])))
 
 
@@ -252,7 +252,7 @@ def test_left_out_margins_are_those_of_regressions_without_the_text(n_classes):
         inner = gram[np.ix_(rest, rest)] + 1 + RIDGE * np.eye(29)
         values = (gram[i, rest] + 1) @ np.linalg.solve(inner, signs)
         expected[i] = values[classes[i]] - np.delete(values, classes[i]).max()
-    np.testing.assert_allclose(_left_out_margins(gram, classes), expected, rtol=1e-9)
+    np.testing.assert_allclose(Weighing(classes, classes, None, encode).margins(gram), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("texts", [True, False])
@@ -333,11 +333,11 @@ def test_a_kernel_of_an_encoder_as_the_parameter(folder):
         SVC(encoder=Spectrum(3)).fit(texts, labels)
 
 
-def test_on_a_table_each_text_column_is_encoded(tmp_path, folder):
+def test_on_a_table_the_joined_text_is_encoded(tmp_path, folder):
     texts, labels = topics(20)
     table = {"title": texts, "body": texts[::-1], "n": np.arange(20)}
     model = SVC(encoder=folder).fit(table, labels)
-    assert sum("encoder" in spell(leaf) for leaf in model.kernel_.structure.leaves) == 2
+    assert re.search(r"title with weight .*, n with weight 0, encoder with weight \d", model.chosen_)
     save(model, tmp_path / "m")
     assert (load(tmp_path / "m").decision_function(table) == model.decision_function(table)).all()
     single = SVC(On("title", Encoder(folder))).fit(table, labels)

@@ -134,7 +134,7 @@ def test_the_weight_of_an_encoder_leaves_out_whole_groups():
     groups = np.repeat(np.arange(10), 4)
     classes, x = groups % 2, random.normal(size=(40, 12))
     gram = x @ x.T / 12
-    found = choose._left_out_margins(gram, classes, groups)
+    found = choose.Weighing(groups, classes, groups, encode).margins(gram)
     for group in range(10):
         train, test = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
         inside = gram[np.ix_(train, train)] + 1 + choose.RIDGE * np.eye(36)
@@ -142,7 +142,7 @@ def test_the_weight_of_an_encoder_leaves_out_whole_groups():
         values = (gram[np.ix_(test, train)] + 1) @ coef
         own = values[np.arange(4), classes[test]] - values[np.arange(4), 1 - classes[test]]
         np.testing.assert_allclose(found[test], own, atol=1e-8)
-    assert not np.allclose(found, choose._left_out_margins(gram, classes))
+    assert not np.allclose(found, choose.Weighing(groups, classes, None, encode).margins(gram))
 
 
 def corpus_of(texts, labels, groups):

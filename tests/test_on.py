@@ -1,6 +1,7 @@
 """Kernels on columns of a table: texts and numbers together, wherever a model goes."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ from textsvm.gram.shared import grams
 from textsvm.kernels.combined.on import Standard
 from textsvm.kernels.combined.table import Numbers
 from textsvm.kernels.resolve import as_kernel
-from textsvm.kernels.spelling import spell
+from textsvm.kernels.spelling import parse, spell
 from textsvm.runtime.device import select
 from textsvm.training.leakage import held_out_leak
 from textsvm.training.train import prepare
@@ -520,7 +521,6 @@ def test_at_prediction_columns_are_those_of_training():
         (On(3, Gaussian()), "column=3 of On must be the name"),
         (On(["hour", 3], Gaussian()), "of On must be the name"),
         (On(["hour", "hour"], Gaussian()), "On has 2 columns; they must be distinct"),
-        (On(["subject", "body"], Spectrum(2)), "a kernel of texts reads a single column, got subject"),
         (On("body", Spectrum(0)), "p=0 must be a whole number from 1"),
         (On("body", Spectrum(99)), "every document is shorter than p = 99"),
         (Sum([SUBJECT, On("body", Spectrum(99))]), "shorter than p = 99 of its part body=spectrum:99"),
@@ -563,7 +563,7 @@ def kernels_of(header):
         lambda header, arrays: arrays.pop("view_1.widths"),
         lambda header, arrays: arrays.pop("kernel.1.standard.mean"),
         lambda header, arrays: kernels_of(header)[0].update(column=3),
-        lambda header, arrays: kernels_of(header)[0].update(column=["body", "x"]),
+        lambda header, arrays: kernels_of(header)[0].update(column=["body", 3]),
         lambda header, arrays: kernels_of(header)[1].update(column=["hour"]),
         lambda header, arrays: kernels_of(header)[1].update(kernel=3),
         lambda header, arrays: kernels_of(header)[1].update(
@@ -596,17 +596,95 @@ def frames(columns):
 
 @pytest.mark.parametrize("columns", [("title", "body"), ("title", "body", "hour"), ("title", "hour")])
 def test_the_default_kernel_on_a_table(columns):
-    """Of every kind; the model is that of the sum of On of each column of texts, and of the numbers."""
-    fast = as_kernel("fast")
-    parts = [On(name, Gaussian() if name == "hour" else fast) for name in columns]
-    expected = SVC(Sum(parts)).fit({name: FRAME[name] for name in columns}, CLASSES)
+    """Of every kind of table the same, with a weight for each column beside the only text."""
+    expected = SVC().fit({name: FRAME[name] for name in columns}, CLASSES)
+    for name in columns if "body" in columns else ["hour"]:
+        assert re.search(rf"\b{name} with weight \d", expected.chosen_)
     for frame in frames(columns):
         model = SVC().fit(frame, CLASSES)
-        assert spell(model.kernel_) == spell(expected.kernel_)
+        assert model.chosen_ == expected.chosen_
         np.testing.assert_array_equal(
             model.decision_function(frame),
             expected.decision_function({name: FRAME[name] for name in columns}),
         )
+
+
+def noisy_table(n, seed):
+    """Two columns of texts that tell one of three classes together, and columns that tell nothing."""
+    rng = np.random.default_rng(seed)
+    classes, noise = rng.integers(3, size=n), [f"n{i:03}" for i in range(300)]
+    words = np.array([[f"{kind}{i:02}" for i in range(60)] for kind in "tb"])
+    shares = np.exp(0.5 * np.random.default_rng(5).normal(size=(3, 2, 60)))
+
+    def texts(kind, size):
+        p = shares[:, kind] / shares[:, kind].sum(axis=1, keepdims=True)
+        return [" ".join(rng.choice(words[kind], size, p=p[c])) for c in classes]
+
+    table = {"title": texts(0, 4), "body": texts(1, 8)}
+    without = {
+        "row": np.arange(1, n + 1), "amount": 1e9 * np.exp(3 * rng.normal(size=n)),
+        "note": [" ".join(rng.choice(noise, 12)) for _ in range(n)],
+    }  # fmt: skip
+    return table, table | without, classes
+
+
+def test_columns_of_noise_cost_nothing():
+    """Row numbers, amounts times 1e9 and random words have no weight; words are not joined with the texts."""
+    (table, noisy, classes), (new, noisy_new, truth) = noisy_table(300, 0), noisy_table(600, 1)
+    model = SVC().fit(noisy, classes)
+    assert model.kernel_.structure.leaves[0].structure.view.columns == ("title", "body")
+    assert {name for leaf in model.kernel_.structure.leaves for name in leaf.structure.view.columns} == set(
+        table
+    )
+    for name in ("row", "amount", "note"):
+        assert f"{name} with weight 0" in model.chosen_
+    own, noise = SVC().fit(table, classes).predict(new) == truth, model.predict(noisy_new) == truth
+    assert noise.mean() > own.mean() - 0.002
+
+
+def test_numbers_that_help_have_a_weight_whatever_their_unit():
+    table, _, classes = noisy_table(300, 0)
+    new, _, truth = noisy_table(600, 1)
+    alone = (SVC().fit(table, classes).predict(new) == truth).mean()
+    for unit in (1.0, 1e-9, 1e12):
+        rng = np.random.default_rng(2)
+        numbers = [unit * np.exp(labels + 0.5 * rng.normal(size=len(labels))) for labels in (classes, truth)]
+        numbers[0][0] *= 1e9  # an outlier
+        model = SVC().fit(table | {"price": numbers[0]}, classes)
+        assert (model.predict(new | {"price": numbers[1]}) == truth).mean() > alone + 0.03
+        with pytest.raises(InputError, match="the table has no column 'price'"):
+            model.predict(new)
+
+
+def test_ranks_are_smooth_functions_of_the_order():
+    """The textbook: kernel values from mid-ranks among quantiles of the training rows."""
+    values = np.random.default_rng(0).normal(size=500) ** 3
+    quantiles = np.quantile(values, (np.arange(64) + 0.5) / 64, method="nearest")
+    ranks = np.array([((quantiles < v).sum() + (quantiles <= v).sum()) / 128 for v in values])
+    waves = np.stack([np.cos(np.pi * j * ranks) / j for j in range(1, 9)], axis=1)
+    waves -= waves.mean(axis=0)
+    expected = waves @ waves.T / np.square(waves).sum(axis=1).mean()
+    kernel = On("x", Linear(), ranks=True)
+    np.testing.assert_allclose(kernel({"x": values}), expected, atol=1e-5)
+    for bad in ({"x": np.ones((4, 2))}, {"x": csr_array(np.eye(4))}):
+        with pytest.raises(InputError, match="ranks are for columns of single numbers"):
+            SVC(kernel).fit(bad, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("ranks", [True, False])
+def test_texts_of_several_columns_are_joined_by_line_breaks(ranks, tmp_path):
+    kernel = Sum([On(["subject", "body"], Spectrum(3)), On("hour", Linear(), ranks)])
+    joined = {"all": [f"{a}\n{b}" for a, b in zip(TABLE["subject"], TABLE["body"], strict=True)]}
+    expected = svc(Sum([On("all", Spectrum(3)), On("hour", Linear(), ranks)])).fit(TABLE | joined, LABELS)
+    model = svc(kernel).fit(TABLE, LABELS)
+    np.testing.assert_array_equal(model.decision_function(TABLE), expected.decision_function(TABLE | joined))
+    for texts in (True, False):
+        save(model, tmp_path / "m", texts=texts)
+        np.testing.assert_allclose(
+            load(tmp_path / "m").decision_function(TABLE), model.decision_function(TABLE), atol=1e-5
+        )
+    assert spell(model.kernel_).startswith("subject,body=spectrum:3+hour=linear")
+    assert parse("subject,body=spectrum:3").structure.resolved().structure.view.columns == ("subject", "body")
 
 
 @pytest.mark.parametrize(
@@ -622,10 +700,6 @@ def test_the_default_kernel_on_a_table(columns):
 )
 def test_other_models_on_a_table(model, y):
     for frame in frames(("title", "body")):
-        if isinstance(model, SVC) and model.kernel != "auto":
-            with pytest.raises(InputError, match="got a table"):
-                model.fit(frame, y)
-            continue
         predicted = model.fit(frame, y).predict(frame)
         assert len(predicted) == 24
         assert model.kernel_.structure.reads_tables

@@ -141,7 +141,6 @@ def test_every_kernel_is_written(kernel, text):
         ('""=gap', 'a column is missing in ""=gap'),
         ('"a"b=gap', 'a column is missing in "a"b=gap'),
         ('"a=gap', 'a quote is not closed in "a=gap'),
-        ("a,b=gap", "a kernel of texts reads a single column, got a, b"),
         ("a=gap+gap", "part 0 of a sum of kernels reads columns, and part 1 texts; name the column"),
         ("gap:decay=7", "decay=7.0 of the gap kernel must be above 0"),
     ],

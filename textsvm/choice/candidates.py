@@ -8,8 +8,8 @@ The intersection kernel also compares the lengths of texts, which a machine lear
 texts of each class, and words need many texts to occur again: with few and long texts both weigh less.
 
 The form was chosen on 83 public sets by leaving whole sets out, weights, C and loss on 62 of them:
-reports/default_study.md has the figures, and the kernels that were tried without gain. The kernel of an
-encoder is added if the user names it; `choose.weigh_encoder` chooses its weight.
+reports/default_study.md has the figures, and the kernels that were tried without gain. Kernels on single
+columns of a table, and of an encoder, are added with weights that `choose.weigh_parts` chooses.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from math import log
 from statistics import fmean, pstdev
 
 from textsvm.kernels.base import Kernel, Sum
-from textsvm.kernels.encoder import Encoder
+from textsvm.kernels.combined.on import On
 from textsvm.kernels.mers.gapped import GappedKmers
-from textsvm.kernels.resolve import ENCODER_WEIGHT
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.text.documents import Documents, MultiView, View
@@ -61,31 +60,32 @@ class Candidate:
     word_share: float = 0.5  #: Share of words in the other weights
     C: float = 1.0
     loss: str = "squared_hinge"
-    encoder: Encoder | None = None  #: Kernel of an encoder
-    encoder_weight: float = ENCODER_WEIGHT  #: Its weight, from 0 to 1
-    odds: bool = True  #: Whether substrings and words are weighted by their log odds in the classes
+    columns: tuple[str, ...] = ()  #: Of a table, whose joined texts are compared
+    parts: tuple[tuple[float, Kernel], ...] = ()  #: Weights, from 0 to 1, and kernels that are added
     works: str = ""  #: Why they are not weighted by document frequencies and odds: few works
 
     def kernel(self) -> Kernel:
         """A new kernel object."""
         strings = self._strings()
-        if self.encoder is None or self.encoder_weight == 0:
+        if self.columns:
+            strings = On(self.columns, strings).structure.resolved()
+        if not any(weight > 0 for weight, _ in self.parts):
             return strings
-        weights = [(1 - self.encoder_weight) * weight for weight, _ in strings.structure.terms]
-        terms = [*(term for _, term in strings.structure.terms), self.encoder.structure.resolved()]
-        return Sum(terms, [*weights, self.encoder_weight])
+        rest = 1 - sum(weight for weight, _ in self.parts)
+        parts = [(rest, strings), *((weight, part.structure.resolved()) for weight, part in self.parts)]
+        terms = [(weight * own, term) for weight, part in parts for own, term in part.structure.terms]
+        return Sum([term for weight, term in terms if weight > 0], [w for w, _ in terms if w > 0])
 
     def _strings(self) -> Kernel:
-        """The kernel without an encoder."""
+        """The kernel of texts without other parts."""
         plain, idf = Spectrum((1, 5), "intersection"), not self.works
-        odds = self.odds and idf
         if self.dna:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
-            learning = [Spectrum((1, 5), "log", idf=idf, odds=odds, keep_case=True, shared=not idf)]
+            learning = [Spectrum((1, 5), "log", idf=idf, odds=idf, keep_case=True, shared=not idf)]
         shares = [1.0]
         if self.words:
-            words = Spectrum((1, 2), "log", idf, odds=odds, tokens="words", keep_case=True, shared=not idf)
+            words = Spectrum((1, 2), "log", idf, odds=idf, tokens="words", keep_case=True, shared=not idf)
             learning, shares = [*learning, words], [1 - self.word_share, self.word_share]
         weights = [*(round((1 - self.plain) * share, 6) for share in shares), self.plain]
         terms = [term for term in zip([*learning, plain], weights, strict=True) if term[1] > 0]
@@ -106,7 +106,12 @@ class Candidate:
 
     def characters(self, documents: Documents | MultiView) -> Documents:
         """The characters of documents with the views of the kernel."""
-        return documents.of(View(keep_case=not self.dna))
+        return documents.of(View(keep_case=not self.dna, column=self.column))
+
+    @property
+    def column(self) -> str | tuple[str, ...] | None:
+        """Column of the view of the texts."""
+        return self.columns[0] if len(self.columns) == 1 else self.columns or None
 
     def description(self, C: float, kernel: Kernel | None = None) -> str:
         """Kernel (by default a new kernel) and C in a sentence, given the classifier's parameter C."""

@@ -3,16 +3,16 @@
 The candidates differ from the default in the weight of the plain kernel and in C. Their features are counted
 once, for as many texts as the budget allows. The smallest log loss of the held-out decision values wins,
 after the values of each trial are scaled to minimise it. Log loss separates candidates of equal accuracy.
-`weigh_encoder` chooses the weight of an encoder before, also without a budget.
+`weigh_parts` chooses the columns of a table, and the weights of other kernels, before, also without a budget.
 
 The time of the trials is predicted from counts of operations, not measured, and texts and folds are drawn in
 the order of digests of the texts: the same texts get the same kernel on any computer and in any order. Only
-the weight of an encoder may depend on the rounding of a BLAS, where two weights have nearly equal gains.
+these weights may depend on the rounding of a BLAS, where two weights have nearly equal gains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -33,7 +33,7 @@ from textsvm.runtime.parallel import Progress, StageProgress, of_stage, one_blas
 from textsvm.solvers.columns import solve_columns
 from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
 from textsvm.sources.copies import in_lone_groups, joined, merge_groups, n_copies
-from textsvm.text.documents import Documents, MultiView
+from textsvm.text.documents import Documents, MultiView, View
 
 ENTRIES = 5.0  #: Entries of the rows per symbol
 READING = 2.0e-7  #: Seconds per entry for a fold of a trial
@@ -51,8 +51,8 @@ MIN_SECONDS = 1.0
 PREDICTED_PER_MEASURED = 20.0  #: Search for near-copies: predicted seconds per measured second
 MOST_COMPARED = 10_000  #: Search for near-copies: most texts
 FEWEST = 600  #: Fewest texts of the trials
-ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)  #: Weights of an encoder that are compared
-MAX_ENCODER_TEXTS = 500  #: Maximum number of texts on which these weights are compared
+WEIGHTS = (0.15, 0.3, 0.5)  #: Weights of a kernel beside the others that are compared
+MOST_WEIGHED = 500  #: Maximum number of texts on which these weights are compared
 RIDGE = 0.5  #: Ridge of the regressions by which they are compared
 GroupPair: TypeAlias = tuple[Ints | None, Ints | None]  #: Groups of the user, and of copies
 #: Smallest and largest logarithm of the scale of decision values.
@@ -107,7 +107,8 @@ def choose(
         )
     sample = documents.take(rows).with_classes(target[rows])
     of_user, copies = (None if numbers is None else numbers[rows] for numbers in groups)
-    fold = _folds(target[rows], joined(near_copies(sample, seconds, of_user), copies), of_user is not None)
+    near = near_copies(sample.of(View(column=default.column)), seconds, of_user)
+    fold = _folds(target[rows], joined(near, copies), of_user is not None)
     # Each fold tests some examples, and leaves two classes to learn from.
     tests = ((fold == k).any() and len(np.unique(target[rows][fold != k])) > 1 for k in range(FOLDS))
     honest = (copies is None and of_user is None) or all(tests)
@@ -136,80 +137,140 @@ def default_choice(default: Candidate, C: float, remark: str = "") -> Choice:
     return Choice(kernel, default.C * C, default.loss, default.description(C, kernel) + remark)
 
 
-def weigh_encoder(
-    default: Candidate, documents: Documents | MultiView, groups: GroupPair, weight: Floats
-) -> tuple[Candidate, str]:
-    """The default with a weight of its encoder, and a sentence about the weight.
+@dataclass(frozen=True)
+class Weighing:
+    """Examples on which the weights of kernels are chosen, by leave-one-out values of ridge regression.
 
-    Leave-one-out values of ridge regression have a closed form, so the two Gram matrices of at most
-    `MAX_ENCODER_TEXTS` texts serve all weights. Log odds are left out because they are learnt from the label
-    of the left-out text. The weight has the largest gain in a smooth loss of the left-out margins, less its
-    standard error: it is 0 unless the encoder clearly helps. Of copies only one text takes part, and a class
-    with two texts or more; without two such classes the weight stays as it is. Groups of the user are left
-    out as a whole, and a class needs two of them.
+    These have a closed form, so a Gram matrix of each kernel serves all weights. Log odds are left out
+    because they are learnt from the label of the left-out text.
     """
-    assert default.encoder is not None
-    characters = default.characters(documents)
-    assert characters.classes is not None
-    order = _content_order(characters, characters.classes, weight)
-    order = order[weight[order] > 0]
-    of_user, copies = groups
-    if copies is not None:
-        order = order[np.sort(np.unique(copies[order], return_index=True)[1])]
-    if of_user is not None:
-        order = order[~in_lone_groups(of_user[order], characters.classes[order])[0]]
-    rows = order[_weighed(characters.classes[order])]
-    if not len(rows):
-        weight_text = f"{default.encoder_weight:g}"
-        return default, f"encoder with weight {weight_text} (too few different texts to choose it)"
-    sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
-    for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
-        read = kernel.structure.read(sample)
-        grams.append(kernel.fit(read).rows(read, device).gram().astype(np.float64))
-    of_user = None if of_user is None else of_user[rows]
-    chosen, margins = encoder_weight(grams[0], grams[1], characters.classes[rows], of_user)
-    errors = ", ".join(
-        f"{w:g}: {np.mean(margin <= 0):.1%}" for w, margin in zip(ENCODER_WEIGHTS, margins, strict=True)
-    )
-    sentence = (
-        f"encoder with weight {chosen:g}: the largest gain in left-out margins less its standard error, on "
-        f"{len(rows):,} texts (errors for comparison: {errors})"
-    )
-    return replace(default, encoder_weight=chosen), sentence
+
+    rows: Ints  #: Examples of the training; none if they are too few
+    classes: Ints
+    groups: Ints | None  #: Of the user: left out as a whole
+    encoded: Callable[[Kernel], Any]  #: These examples for a kernel
+
+    @classmethod
+    def of(
+        cls, documents: Documents, groups: GroupPair, weight: Floats, encode: Callable[[Ints, Kernel], Any]
+    ) -> Weighing:
+        """At most `MOST_WEIGHED` of the texts, of copies a single one.
+
+        A class needs two texts, and two groups.
+        """
+        assert documents.classes is not None
+        order = _content_order(documents, documents.classes, weight)
+        order = order[weight[order] > 0]
+        of_user, copies = groups
+        if copies is not None:
+            order = order[np.sort(np.unique(copies[order], return_index=True)[1])]
+        if of_user is not None:
+            order = order[~in_lone_groups(of_user[order], documents.classes[order])[0]]
+        rows = order[_weighed(documents.classes[order])]
+        of_user = None if of_user is None else of_user[rows]
+        return cls(rows, documents.classes[rows], of_user, lambda kernel: encode(rows, kernel))
+
+    def gram(self, kernel: Kernel) -> Floats:
+        """The kernel matrix of the examples."""
+        kernel = without_odds(kernel)
+        read = kernel.structure.read(self.encoded(kernel))
+        return kernel.fit(read).rows(read, devices.select("cpu")).gram().astype(np.float64)
+
+    def joined(
+        self, default: Candidate, of: Callable[[tuple[str, ...]], Candidate]
+    ) -> tuple[Candidate, Floats]:
+        """The default for the joined texts of columns that do not lower the margins, and its matrix.
+
+        `of` makes the default for some of the columns.
+        """
+        gram = self.gram(replace(default, parts=()).kernel())
+        for name in default.columns[1:] and default.columns:
+            columns = tuple(other for other in default.columns if other != name)
+            fewer = replace(of(columns), parts=default.parts)
+            without = self.gram(replace(fewer, parts=()).kernel())
+            if columns and _gain(self.margins(gram), self.margins(without)) > 0:
+                default, gram = fewer, without
+        return default, gram
+
+    def weights(self, grams: Sequence[Floats]) -> tuple[list[float], list[tuple[int, float]]]:
+        """Weights of kernel matrices beside the first, and the errors after each step: (matrix, errors).
+
+        In each step the matrix and the weight with the largest gain in a smooth loss of the left-out margins,
+        less its standard error, are taken: weights are 0 unless a kernel clearly helps.
+        """
+        total, weights, margins = grams[0], [0.0] * len(grams), self.margins(grams[0])
+        steps = [(0, float(np.mean(margins <= 0)))]
+        while rest := [k for k in range(1, len(grams)) if not weights[k]]:
+            tries = [(k, w, self.margins((1 - w) * total + w * grams[k])) for k in rest for w in WEIGHTS]
+            k, weight, best = max(tries, key=lambda step: _gain(margins, step[2]))
+            if _gain(margins, best) <= 0:
+                break
+            weights = [(1 - weight) * own for own in weights]
+            weights[k], total, margins = weight, (1 - weight) * total + weight * grams[k], best
+            steps.append((k, float(np.mean(margins <= 0))))
+        return weights[1:], steps
+
+    def margins(self, gram: Floats) -> Floats:
+        """Margin of the true class of each text if its group is left out, shape (n,)."""
+        is_class = self.classes[:, None] == np.unique(self.classes)
+        signs = np.where(is_class, 1.0, -1.0)
+        with one_blas_thread():  # the same bits with any number of threads
+            lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1)
+            coef, _ = scipy.linalg.lapack.dpotrs(lower, signs, lower=1)
+            inverse, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
+            values = signs - coef / np.diag(inverse)[:, None]
+            for group in np.unique(self.groups) if self.groups is not None else ():
+                left = np.flatnonzero(self.groups == group)
+                block = inverse[np.ix_(left, left)]
+                values[left] = signs[left] - scipy.linalg.solve(block, coef[left], lower=True, assume_a="pos")
+        return np.asarray(values[is_class] - np.where(is_class, -np.inf, values).max(axis=1))
+
+
+def without_odds(kernel: Kernel) -> Kernel:
+    """A new kernel that does not learn from labels."""
+    kernel = kernel.structure.resolved()
+    for leaf in kernel.structure.leaves:
+        if "odds" in leaf.get_params():
+            leaf.set_params(odds=False)
+    return kernel
+
+
+def weigh_parts(
+    default: Candidate, weighing: Weighing, names: Sequence[str], of: Callable[[tuple[str, ...]], Candidate]
+) -> tuple[Candidate, str]:
+    """The default with weights of its parts, which have names, and a sentence about the weights.
+
+    `of` makes the default for columns of a table.
+    """
+    kernels, errors = [kernel for _, kernel in default.parts], "too few different texts to choose it"
+    reason = ""
+    if len(weighing.rows):
+        default, gram = weighing.joined(default, of)
+        weights, steps = weighing.weights([gram, *map(weighing.gram, kernels)])
+        default = replace(default, parts=tuple(zip(weights, kernels, strict=True)))
+        reason = ": the largest gain in left-out margins less its standard error, on "
+        reason += f"{len(weighing.rows):,} texts"
+        errors = "errors " + ", ".join(
+            f"{f'with {names[k - 1]} ' if k else ''}{error:.1%}" for k, error in steps
+        )
+    joined = f"the text of {' + '.join(default.columns)}; " if default.columns else ""
+    pairs = zip(names, default.parts, strict=True)
+    weights_text = ", ".join(f"{name} with weight {weight:.2g}" for name, (weight, _) in pairs)
+    return default, f"; {joined}{weights_text}{reason} ({errors})"
 
 
 def _weighed(classes: Ints) -> Ints:
-    """At most `MAX_ENCODER_TEXTS` examples, two or more of each of their classes; none of a single class."""
-    several = np.flatnonzero(np.bincount(classes) > 1)[: MAX_ENCODER_TEXTS // 2]
+    """At most `MOST_WEIGHED` examples, two or more of each of their classes; none of a single class."""
+    several = np.flatnonzero(np.bincount(classes) > 1)[: MOST_WEIGHED // 2]
     rows = np.flatnonzero(np.isin(classes, several))
-    return rows[_subset(classes[rows], MAX_ENCODER_TEXTS, 2)] if len(several) > 1 else rows[:0]
+    return rows[_subset(classes[rows], MOST_WEIGHED, 2)] if len(several) > 1 else rows[:0]
 
 
-def encoder_weight(
-    strings: Floats, vectors: Floats, classes: Ints, groups: Ints | None = None
-) -> tuple[float, list[Floats]]:
-    """Weight of an encoder by the matrices of both kernels, and the margins for each of `ENCODER_WEIGHTS`."""
-    margins = [_left_out_margins((1 - w) * strings + w * vectors, classes, groups) for w in ENCODER_WEIGHTS]
-    losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
-    gains = [losses[0] - loss for loss in losses]
-    lower_bounds = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
-    return ENCODER_WEIGHTS[int(np.argmax(lower_bounds))], margins
-
-
-def _left_out_margins(gram: Floats, classes: Ints, groups: Ints | None = None) -> Floats:
-    """Margin of the true class of each text if its group is left out, by ridge regression, shape (n,)."""
-    is_class = classes[:, None] == np.unique(classes)
-    signs = np.where(is_class, 1.0, -1.0)
-    with one_blas_thread():  # the same bits with any number of threads
-        lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1)
-        coef, _ = scipy.linalg.lapack.dpotrs(lower, signs, lower=1)
-        inverse, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
-        values = signs - coef / np.diag(inverse)[:, None]
-        for group in np.unique(groups) if groups is not None else ():
-            left = np.flatnonzero(groups == group)
-            block = inverse[np.ix_(left, left)]
-            values[left] = signs[left] - scipy.linalg.solve(block, coef[left], lower=True, assume_a="pos")
-    return np.asarray(values[is_class] - np.where(is_class, -np.inf, values).max(axis=1))
+def _gain(margins: Floats, others: Floats) -> float:
+    """Lower bound of the gain of other margins in a smooth loss: the mean less its standard error."""
+    losses = [scipy.special.expit(-own / max(np.abs(own).mean(), 1e-12)) for own in (margins, others)]
+    gain = losses[0] - losses[1]
+    return float(gain.mean() - gain.std() / np.sqrt(len(gain)))
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:

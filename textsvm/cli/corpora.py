@@ -201,9 +201,9 @@ def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     """Columns that a kernel is on, without the vectors of --vectors and the unnamed text column."""
-    names = [view.column for view in kernel.structure.resolved().structure.views]
-    texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
-    numbers = list(dict.fromkeys(part for name in names if isinstance(name, tuple) for part in name))
+    views = kernel.structure.resolved().structure.views
+    texts = list(dict.fromkeys(name for view in views if not view.of_numbers for name in view.columns))
+    numbers = list(dict.fromkeys(name for view in views if view.of_numbers for name in view.columns))
     if with_vectors:
         numbers = [name for name in numbers if name != VECTORS]
     elif VECTORS in numbers:

@@ -75,7 +75,7 @@ Format = Annotated[
 Text = Annotated[
     list[str] | None,
     _of_reading(
-        "Tables: text column, by name or by number from 1. Repeat it to compare columns one by one; "
+        "Tables: text column, by name or by number from 1. Repeat it for columns whose weights are chosen; "
         "title,body is one text of both.",
         metavar="COLUMN",
     ),

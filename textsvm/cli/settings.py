@@ -1,8 +1,8 @@
 """Settings of machines that the options of a command describe, and the kernel that fits a corpus.
 
 Parameters without an option keep the defaults of the estimators. If no kernel is named, vectors get a
-Gaussian kernel, and columns the sum of the fast kernel on each text column and a Gaussian kernel on the
-numbers.
+Gaussian kernel, and columns without classes the sum of the fast kernel on each text column and a Gaussian
+kernel on the numbers.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus)
     kernel = kernel_for(settings.kernel if is_named else None, corpus, settings.encoder)
     if not 1e-6 <= (C := settings.as_dict().get("C", 1.0)) <= 1e6:
         console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
-    if kernel is None:
+    chosen = not is_named and isinstance(settings, ClassifierSettings) and kind_of(corpus) == "columns"
+    if kernel is None or chosen:
         return settings
     settings = replace(settings, kernel=kernel)
     check(settings)

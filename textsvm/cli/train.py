@@ -145,7 +145,8 @@ def train(
         outcome = training.fit(console, trained_as, training_part, test_part, reading.positive, of_labelling)
     model = outcome.model
     if model.record.chosen:
-        console.say(f"note: {model.record.chosen}")
+        for note in model.record.chosen.split("; "):
+            console.say(f"note: {note}")
     console.say_device(model.device_in_use)
     with console.warnings():
         about |= outcome.facts | outcome.saved

@@ -31,7 +31,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         `Gaussian`, `Linear`, `Polynomial` and `Sigmoid`, and sums and products of them, are kernels of
         vectors: `fit` takes rows of numbers instead of texts, as scikit-learn's SVC does. Sums and products
         of `On` read a table: ``Sum([On("subject", Spectrum(4)), On(["hour", "size"], Gaussian())])``. On a
-        table "auto" is the sum of "fast" on each column of texts and Gaussian on the others.
+        table "auto" chooses the weights of the joined text, of columns alone and of numbers.
         With "precomputed" `fit` takes a kernel matrix. A callable ``f(a, b)`` returns the kernel values of
         two lists of texts, shape ``(len(a), len(b))``.
     C : float

@@ -179,8 +179,8 @@ class Kernel(Parameters, ABC):
     cost: Ability[contract.Cost] = Ability(contract.Cost)
     features: Ability[Any] = Ability(lambda kernel: None)
     attribution: Ability[Attributor] = Ability(Attributor)
-    #: Column of a table that the kernel reads, see `On`.
-    _column: str | None = None
+    #: Column of a table that the kernel reads, or several whose texts are joined, see `On`.
+    _column: str | tuple[str, ...] | None = None
     #: Number of symbols of the shortest documents that have features, or the parameter with this number.
     _shortest: ClassVar[int | str] = 0
     #: Whether windows of the reverse complement count, of kernels of DNA.

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Bools
+from textsvm.arrays import AnyArray, Bools, Ints
 from textsvm.errors import InputError, first_few
 from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
@@ -77,7 +78,16 @@ def as_texts(X: Any) -> list[str]:
 def is_table(X: object) -> bool:
     """Whether examples are a table: a data frame, a dict of columns, or a list of dicts."""
     of_rows = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
-    return isinstance(X, Mapping) or hasattr(X, "columns") or of_rows
+    return isinstance(X, Mapping | InputTable) or hasattr(X, "columns") or of_rows
+
+
+def table_of_texts(X: object) -> InputTable | None:
+    """A table with a column of texts; None for other examples, and for a single column (`as_texts`)."""
+    table = InputTable.of(X) if is_table(X) else None
+    if table is None or not table.text_names:
+        return None
+    named = isinstance(X, Mapping | list | tuple | InputTable)
+    return table if named or len(table.names) > 1 else None
 
 
 def _only_column(X: Any) -> Any:
@@ -164,10 +174,16 @@ class InputTable:
     def __len__(self) -> int:
         return self._n
 
-    @property
-    def text_names(self) -> list[str]:
+    @cached_property
+    def text_names(self) -> tuple[str, ...]:
         """Names of the columns whose first cell is a text."""
-        return [name for name in self.names if self._n and isinstance(listed(self._column(name))[0], str)]
+        return tuple(
+            name for name in self.names if self._n and isinstance(listed(self._column(name))[0], str)
+        )
+
+    def take(self, rows: Ints) -> InputTable:
+        """A table of these rows."""
+        return InputTable({name: _rows_of(self._column(name), rows) for name in self.names})
 
     def texts(self, name: str) -> list[str]:
         """A column of texts; InputError if it does not exist or a cell is not a text."""
@@ -177,6 +193,11 @@ class InputTable:
             except InputError as error:
                 raise InputError(f"column {name!r}: {error}") from error
         return self._texts[name]
+
+    def joined(self, names: Sequence[str] = ()) -> list[str]:
+        """The texts of columns, by default of all that hold texts, joined by line breaks."""
+        texts = [self.texts(name) for name in names or self.text_names]
+        return texts[0] if len(texts) == 1 else ["\n".join(row) for row in zip(*texts, strict=True)]
 
     def numbers(self, names: Sequence[str]) -> Numbers:
         """Columns of numbers, side by side."""
@@ -209,6 +230,14 @@ class InputTable:
         if _length(name, column) != self._n:
             raise InputError(f"column {name!r} has {_length(name, column):,} rows and the table {self._n:,}")
         return column
+
+
+def _rows_of(column: Any, rows: Ints) -> Any:
+    """Some rows of a column."""
+    if isinstance(column, np.ndarray) or is_sparse(column):
+        return column[rows]
+    cells = listed(column)
+    return [cells[row] for row in rows.tolist()]
 
 
 def as_numbers(name: str, column: object) -> Any:
@@ -310,7 +339,7 @@ def _length(name: str, column: Any) -> int:
 
 def read_view(table: InputTable, view: View) -> Any:
     """The numbers or texts of a view."""
-    return table.numbers(view.column) if isinstance(view.column, tuple) else table.texts(str(view.column))
+    return table.numbers(view.columns) if view.of_numbers else table.joined(view.columns)
 
 
 def _numbers_of(table: InputTable, view: View, base: Any) -> Numbers:
@@ -319,7 +348,7 @@ def _numbers_of(table: InputTable, view: View, base: Any) -> Numbers:
     before = numbers if base is None else base.of(view)
     if not len(numbers):  # the length of vectors is unknown
         return before.take(np.empty(0, np.int64))
-    for name, width, known_width in zip(view.column or (), numbers.widths, before.widths, strict=True):
+    for name, width, known_width in zip(view.columns, numbers.widths, before.widths, strict=True):
         if width != known_width:
             raise InputError(
                 f"column {name!r} has {width} numbers in a row, and the model was trained on {known_width}"
@@ -370,17 +399,14 @@ def encode_table(
     progress: Progress | None = None,
 ) -> dict[View, Any]:
     """Encode columns of a table: texts as in `encode_texts`, other columns as numbers."""
-    columns = dict.fromkeys(view.column for view in views)
-    examples: dict[View, Any] = {}
-    for number, column in enumerate(columns):
-        of_column = [view for view in views if view.column == column]
-        if isinstance(column, tuple):
-            examples[of_column[0]] = _numbers_of(table, of_column[0], base)
-            continue
+    examples = {view: _numbers_of(table, view, base) for view in views if view.of_numbers}
+    columns = dict.fromkeys(view.columns for view in views if not view.of_numbers)
+    for number, names in enumerate(columns):
+        of_column = [view for view in views if view.columns == names and not view.of_numbers]
         plain = {view: replace(view, column=None) for view in of_column}
         before = None if base is None else MultiView({plain[view]: base.of(view) for view in of_column})
         step = part(progress, number, 1, len(columns))
-        encoded = encode_texts(table.texts(str(column)), tuple(plain.values()), before, form, step)
+        encoded = encode_texts(table.joined(names), tuple(plain.values()), before, form, step)
         examples |= {view: encoded[plain[view]] for view in of_column}
     return {view: examples[view] for view in views}
 

@@ -9,11 +9,12 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Structure, Sum
 from textsvm.kernels.combined.on import On
+from textsvm.kernels.combined.table import Numbers
 from textsvm.kernels.encoder import Encoder, as_encoder, encoders_of
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import IN_SKLEARN, is_spelled_out, parse
 from textsvm.kernels.user import UserKernel
-from textsvm.kernels.vectors.kernels import Gaussian
+from textsvm.kernels.vectors.kernels import Gaussian, Linear
 from textsvm.text.documents import View
 
 #: Weight of the encoder beside a kernel that the user names.
@@ -52,6 +53,12 @@ def sum_on_columns(
     parts = [On(name, of["texts"]) for name in texts]
     parts += [On(names if len(names) > 1 else names[0], of["vectors"]) for names in numbers if names]
     return parts[0] if len(parts) == 1 else Sum(parts)
+
+
+def kernel_on_numbers(name: str, numbers: Numbers) -> Kernel:
+    """The default kernel on a column of numbers or vectors."""
+    single = not numbers.sparse and bool(numbers.single.all())
+    return On(name, Linear(), ranks=True) if single else On(name, Gaussian())
 
 
 def with_encoder(kernel: Any, encoder: object) -> Any:

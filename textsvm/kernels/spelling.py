@@ -70,7 +70,8 @@ def spell(kernel: Kernel) -> str:
         return form.format(",".join(map(_quote, columns)), spell(parameters["kernel"]))
     if kernel.name not in _SIGNS:
         column = kernel.structure.view.column
-        return _spell_part(kernel) if column is None else f"{_quote(str(column))}={_spell_part(kernel)}"
+        columns = [column] if isinstance(column, str) else column or []
+        return f"{','.join(map(_quote, columns))}={_spell_part(kernel)}" if columns else _spell_part(kernel)
     weights, parts = kernel.get_params(deep=False).get("weights"), kernel.get_params(deep=False)["kernels"]
     inside = [
         f"({spell(part)})" if part.name == "sum" or part.name == kernel.name else spell(part)

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.errors import InputError
+from textsvm.kernels.inputs import InputTable
 from textsvm.model.settings import ClassifierSettings, Fold, Settings, is_default, settings_of
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
@@ -203,7 +204,7 @@ def _test_folds(
 
 def choose_and_test(
     settings: ClassifierSettings,
-    texts: list[str],
+    texts: list[str] | InputTable,
     task: Task,
     seconds: dict[str, float],
     progress: StageProgress | None,
@@ -216,14 +217,18 @@ def choose_and_test(
         groups = task.target.take(train).groups
         # `fold_values` learns offsets from the other folds.
         plain = replace(settings, scoring="accuracy")
-        model = train_here(plain, [texts[i] for i in train], labels[train], weight, step, groups)
+        model = train_here(plain, _rows_of(texts, train), labels[train], weight, step, groups)
         for stage, spent in model.record.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
         clock = time.perf_counter()
-        values.append(model.decision_function([texts[i] for i in test]))
+        values.append(model.decision_function(_rows_of(texts, test)))
         lap(seconds, "score", clock)
         chosen += [model.record.chosen] if model.record.chosen else []
     return values, chosen
+
+
+def _rows_of(texts: list[str] | InputTable, rows: Ints) -> list[str] | InputTable:
+    return texts.take(rows) if isinstance(texts, InputTable) else [texts[i] for i in rows]
 
 
 def _judged(

@@ -62,8 +62,9 @@ def text_digests(examples: Any, source: Source | None = None) -> Words | None:
     """
     if isinstance(examples, InputTable):
         views = source.unfitted.structure.views if isinstance(source, KernelSource) else ()
-        names = dict.fromkeys(view.column for view in views if isinstance(view.column, str))
-        columns: list[Any] = [examples.texts(name) for name in names]
+        names = dict.fromkeys(name for view in views if not view.of_numbers for name in view.columns)
+        of_all = examples.text_names if not any(view.columns for view in views) else ()
+        columns: list[Any] = [examples.texts(name) for name in names or of_all]
     else:
         columns = list(examples.values()) if isinstance(examples, Mapping) else [examples]
     columns = [x for x in columns if isinstance(x, Sequence) and len(x) and isinstance(x[0], str)]

@@ -18,7 +18,7 @@ from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
 from textsvm.kernels.contract import Features, Predictor, strip_prefix
-from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
+from textsvm.kernels.inputs import InputTable, TextForm, as_texts, encode_texts, table_of_texts
 from textsvm.kernels.shared.counting import LONG, PANEL
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
@@ -148,7 +148,13 @@ class TextSource(KernelSource):
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = True, False, False
 
     def validate(self, X: Any, n_features: int | None = None) -> Any:
-        return as_texts(X)
+        table = table_of_texts(X) if self.chooses else None
+        return as_texts(X) if table is None else table
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a classifier chooses the kernel, on a table as well."""
+        return isinstance(self.kernel, str) and self.kernel in ("auto", "fast")
 
     def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
         views = self.unfitted.structure.views
@@ -165,7 +171,8 @@ class TextSource(KernelSource):
     def encode_views(
         self, examples: Any, views: Sequence[View], alphabets: Any, progress: Progress | None
     ) -> Any:
-        """Documents of a single view, or `MultiView` of several."""
+        """Documents of a single view, or `MultiView` of several; of a table the joined texts."""
+        examples = examples.joined() if isinstance(examples, InputTable) else examples
         return self._together(encode_texts(examples, views, alphabets, self._form, progress))
 
     def _together(self, views: dict[View, Any]) -> Any:
@@ -177,7 +184,7 @@ class TextSource(KernelSource):
         for view in structure.views:
             documents = examples.of(view)
             if isinstance(documents, Documents) and documents.of_tokens and not documents.lengths.any():
-                where = f" in column {view.column!r}" if view.column else ""
+                where = f" in column {', '.join(view.columns)!r}" if view.columns else ""
                 raise InputError(
                     f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
                     "other documents"

@@ -247,11 +247,11 @@ class ColumnSource(TextSource):
         return pack(documents) | {"widths": np.array(documents.widths, np.int64)}
 
     def _unpack(self, arrays: Arrays, prefix: str, view: View, n: int) -> Any:
-        if not isinstance(view.column, tuple):
+        if not view.of_numbers:
             return super()._unpack(arrays, prefix, view, n)
         arrays = strip_prefix(prefix, arrays)
         widths = arrays["widths"]
-        if widths.dtype != np.int64 or widths.shape != (len(view.column),) or (widths < 1).any():
+        if widths.dtype != np.int64 or widths.shape != (len(view.columns),) or (widths < 1).any():
             raise InputError("it does not say how many numbers each of its columns has")
         return Numbers(unpack(arrays, (n, int(widths.sum()))).values, tuple(widths.tolist()))
 
@@ -260,6 +260,6 @@ class ColumnSource(TextSource):
         kernel: Any = support.kernel
         for leaf in kernel.structure.leaves:
             numbers = leaf.structure.read(support.documents)
-            if isinstance(numbers, Numbers) and len(leaf.standard_.mean) != numbers.n_features:
+            if isinstance(numbers, Numbers) and leaf.standard_.n_features != numbers.n_features:
                 raise InputError("mean and scale of its numbers do not fit its support vectors")
         return support

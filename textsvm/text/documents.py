@@ -34,10 +34,20 @@ class View:
 
     tokens: Tokens = "characters"  #: Kind of symbols; "numbers" for vectors
     keep_case: bool = False  #: Whether case is kept where the normal form would fold it
-    #: Column (or numeric columns) of a table; None without a table.
+    #: Column of a table, numeric columns, or columns whose texts are joined; None without a table.
     column: str | tuple[str, ...] | None = None
     #: Encoder of the texts, or its name until it is loaded (`textsvm.text.encoders`); None without.
     encoder: Any = None
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether the kernel reads vectors or columns of numbers."""
+        return self.tokens == "numbers"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns; none without a table."""
+        return (self.column,) if isinstance(self.column, str) else self.column or ()
 
     def called(self, feature: str) -> str:
         """Name of a feature of the view, with its column."""

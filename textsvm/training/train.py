@@ -16,9 +16,10 @@ settings on shared rows are trained by `textsvm.selection`, with `fold_grams` in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,14 +27,15 @@ from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Floats, Ints, first_true
 from textsvm.choice.candidates import Candidate, auto_candidate, fast_candidate
-from textsvm.choice.choose import Choice, near_copies, weigh_encoder
+from textsvm.choice.choose import Choice, Weighing, near_copies, weigh_parts
 from textsvm.choice.choose import choose as choose_by_trials
 from textsvm.errors import InputError
 from textsvm.gram.plan import GRAM, Plan
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.combined.on import On
 from textsvm.kernels.encoder import as_encoder
-from textsvm.kernels.inputs import InputTable, is_table
-from textsvm.kernels.resolve import sum_on_columns
+from textsvm.kernels.inputs import InputTable, table_of_texts
+from textsvm.kernels.resolve import ENCODER_WEIGHT, kernel_on_numbers, sum_on_columns
 from textsvm.linalg.factored import scipy_sparse
 from textsvm.model.rules import ClassRule, Rule, added_bias, by_class, check_reject, fit_scale, margins
 from textsvm.model.settings import (
@@ -265,15 +267,15 @@ def read_training_data(
 
 
 def _on_columns(settings: AnySettings, X: object) -> AnySettings:
-    """Settings with a sum of kernels on the columns of a table if they have the default kernel, of texts."""
-    if not isinstance(settings.kernel, str) or not is_table(X) or settings.kernel != type(settings)().kernel:
+    """Settings with a kernel on the columns of a table in place of a default kernel that nobody chooses."""
+    if isinstance(settings, ClassifierSettings) or settings.kernel != type(settings)().kernel:
         return settings
-    table = InputTable.of(X)
-    texts = table.text_names
-    if not texts or (len(table.names) == 1 and not isinstance(X, Mapping | list | tuple)):
-        return settings  # `as_texts` reads a single column
-    numbers = [name for name in table.names if name not in texts]
-    return replace(settings, kernel=sum_on_columns(texts, [numbers], None, settings.encoder))
+    table = table_of_texts(X)
+    if table is None:
+        return settings
+    numbers = [name for name in table.names if name not in table.text_names]
+    kernel = sum_on_columns(table.text_names, [numbers], None, settings.encoder)
+    return replace(settings, kernel=kernel)
 
 
 # split
@@ -329,9 +331,13 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
     """
     clock, problem, target = time.perf_counter(), training.problem, training.target
     assert isinstance(problem, Classification)
-    default = _default_candidate(settings, training.examples, problem.n_classes, target.groups)
+    examples = training.examples
+    default_for = _defaults_for(settings, examples, problem.n_classes, target.groups)
+    parts = _parts_for(settings, examples, default_for)
+    columns = examples.text_names if isinstance(examples, InputTable) else ()
+    default = replace(default_for(columns), parts=tuple(parts.values()))
     kernel = default.kernel()
-    documents = encode_for(settings, kernel, training.examples, target, training.progress)
+    documents = encode_for(settings, kernel, examples, target, training.progress)
     clock = lap(training.seconds, "encode", clock)
     memory = memory_limit(settings, len(documents), training.device)
     problem = replace(problem, C=default.C * float(settings.C), loss=default.loss)
@@ -340,17 +346,21 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
     if settings.loss is None and not squared:
         default = default.with_loss("hinge")
     sentence = ""
-    if default.encoder is not None:
-        default, sentence = weigh_encoder(default, documents, (target.groups, target.copies), problem.weight)
-        sentence = f"; {sentence}"
+    if parts:
+        encode = partial(_encoded_rows, training, documents)
+        groups = target.groups, target.copies
+        weighing = Weighing.of(default.characters(documents), groups, problem.weight, encode)
+        weighed, sentence = weigh_parts(default, weighing, [*parts], default_for)
+        default = weighed.with_loss(default.loss)
         kernel = default.kernel()
+        if columns:
+            documents = encode_for(settings, kernel, training.examples, target, training.progress)
     C, budget = float(settings.C), settings.time_budget
-    if budget is None or settings.kernel == "fast":
+    if budget is None or settings.kernel == "fast" or kernel.features is None:
         choice = Choice(kernel, default.C * C, default.loss, default.description(C, kernel))
     else:
-        choice = choose_by_trials(
-            default, documents, (target.groups, target.copies), problem.weight, C, budget, training.progress
-        )
+        groups = target.groups, target.copies
+        choice = choose_by_trials(default, documents, groups, problem.weight, C, budget, training.progress)
     training.choice = replace(choice, description=choice.description + sentence)
     training.kernel, training.documents = choice.kernel, documents
     training.problem = replace(problem, C=choice.C, loss=choice.loss)
@@ -360,32 +370,68 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
             settings, kernel=choice.kernel, C=choice.C, loss=choice.loss, encoder=None
         )
         training.kernel = training.settings.source.kernel_for(documents)
-    if default.encoder is not None or budget is not None:
+    if parts or budget is not None:
         plan = plan_training(settings, training.kernel, documents, training.problem, training.device, memory)
     training.plan = plan
     training.seconds["choose"] = time.perf_counter() - clock
 
 
-def _default_candidate(
-    settings: ClassifierSettings, texts: list[str], n_classes: int, groups: Ints | None
-) -> Candidate:
-    candidate = auto_candidate if settings.kernel == "auto" else fast_candidate
-    n_groups = None if groups is None else len(np.unique(groups))
-    default = candidate(texts, settings.normalise != "none", n_classes, n_groups)
+def _defaults_for(
+    settings: ClassifierSettings, examples: list[str] | InputTable, n_classes: int, groups: Ints | None
+) -> Callable[[tuple[str, ...]], Candidate]:
+    """A function that makes the default for texts, (), or for the joined texts of columns."""
+    make = auto_candidate if settings.kernel == "auto" else fast_candidate
+    folded, n_groups = settings.normalise != "none", None if groups is None else len(np.unique(groups))
+
+    def default_for(columns: tuple[str, ...]) -> Candidate:
+        texts = examples.joined(columns) if isinstance(examples, InputTable) else examples
+        default = replace(make(texts, folded, n_classes, n_groups), columns=columns)
+        return default if settings.loss is None else default.with_loss(settings.loss)
+
+    return default_for
+
+
+def _parts_for(
+    settings: ClassifierSettings, examples: object, default_for: Callable[[tuple[str, ...]], Candidate]
+) -> dict[str, tuple[float, Kernel]]:
+    """Kernels whose weights are chosen, by name, and their weights without a choice.
+
+    Of a table the default of each of several columns of texts, and a kernel of each other column; an encoder.
+    """
+    parts, columns = dict[str, tuple[float, Kernel]](), tuple[str, ...]()
+    if isinstance(examples, InputTable):
+        columns = examples.text_names
+        for name in columns[1:] and columns:
+            parts[name] = 0.0, default_for((name,)).kernel()
+        for name in examples.names:
+            if name not in columns:
+                parts[name] = 0.0, kernel_on_numbers(name, examples.numbers([name]))
     if settings.encoder is not None:
-        default = replace(default, encoder=as_encoder(settings.encoder))
-    return default if settings.loss is None else default.with_loss(settings.loss)
+        encoder = as_encoder(settings.encoder)
+        parts["encoder"] = ENCODER_WEIGHT, On(columns, encoder) if columns else encoder
+    return parts
+
+
+def _encoded_rows(
+    training: TrainingState, documents: Documents | MultiView, rows: Ints, kernel: Kernel
+) -> Documents | MultiView:
+    """Some examples for a kernel on columns of the table, else as they are encoded."""
+    source, table = training.settings.source_of(kernel), training.examples
+    if not isinstance(table, InputTable) or not isinstance(source, TextSource):
+        return documents.take(rows)
+    encoded = source.encode_views(table.take(rows), kernel.structure.views, None, None)
+    return with_classes(encoded, training.target.take(rows))
 
 
 def encode_for(
-    settings: ClassifierSettings,
+    settings: Settings,
     kernel: Kernel,
-    texts: list[str],
+    texts: list[str] | InputTable,
     target: Target,
     progress: StageProgress | None,
 ) -> Documents | MultiView:
-    """Texts encoded for a kernel; InputError if all are empty."""
-    source = settings.source
+    """Texts or a table encoded for a kernel; InputError if all texts are empty."""
+    source = settings.source_of(kernel) if isinstance(texts, InputTable) else settings.source
     assert isinstance(source, TextSource)
     documents = source.encode_views(texts, kernel.structure.views, None, of_stage(progress, "encode"))
     if not documents.lengths.any():
@@ -648,7 +694,11 @@ def assemble(
     used = np.flatnonzero((machines.coef != 0).sum(axis=0))
     support, coef = machines.index[used], machines.coef[:, used]
     coef = coef if scipy_sparse(coef) else np.ascontiguousarray(coef)
-    source = settings.source.of_kernel(kernel)
+    source = (
+        settings.source_of(kernel)
+        if kernel and kernel.structure.reads_tables
+        else settings.source.of_kernel(kernel)
+    )
     if (a := first_true(np.isnan(machines.bias))) is not None:
         assert target.classes is not None
         raise InputError(

@@ -210,7 +210,7 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     """The model file of a plain model with the packed tables of each term."""
     out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
     views = list(dict.fromkeys(term.view for term in plain.terms))
-    columns: list[Any] = plain.columns or [None]
+    columns = plain.joined or [()]
     header[:2] = np.frombuffer(MAGIC, np.uint32)
     encoded = [view for view in views if view.encoder is not None]
     older = plain.text.normalise != "unicode" and len(columns) < 2
@@ -221,7 +221,7 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     header[27:29] = NORMAL_FORMS[plain.text.normalise], plain.text.punctuation
     view_words = []
     for view in views:
-        column, encoder = columns.index(view.column), view.encoder
+        column, encoder = columns.index(view.columns), view.encoder
         if encoder is None:
             view_words.append([view.keep_case, TOKENS.index(view.tokens), column])
         else:

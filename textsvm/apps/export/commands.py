@@ -66,7 +66,8 @@ def export(
     for path, size in sizes.items():
         console.line(f"{path}  {size:,} bytes")
     if plain.columns:
-        console.line(f"texts in the order of the columns {', '.join(plain.columns)}")
+        texts = [" + ".join(names) for names in plain.joined]
+        console.line(f"texts in the order of the columns {', '.join(texts)}; + is a line break")
     if to == "page" and (n_bytes := max(sizes.values())) > LARGE_PAGE:
         advice = "a model of train --kernel fast has fewer strings"
         console.say(f"note: a page of {n_bytes / 1e6:.0f} MB is slow to load; {advice}")

@@ -229,8 +229,11 @@ def read(g: Graph, inputs: dict[str | None, str], plain: PlainModel) -> dict[Vie
     """The symbols of a batch of texts, the inputs by column, for each view of a model."""
     table, symbols = Characters(plain), dict[View, Symbols]()
     options = {"mark": 0, "mincharnum": 1, "pad_value": "", "separators": [""]}
-    for column, texts in inputs.items():
-        n_texts, views = g.Size(texts), [view for view in table.views if view.column == column]
+    for names in plain.joined or [()]:
+        texts, *others = [inputs[name] for name in names or (None,)]
+        for other in others:
+            texts = g.StringConcat(g.StringConcat(texts, np.array(["\n"], object)), other)
+        n_texts, views = g.Size(texts), [view for view in table.views if view.columns == names]
         chars = g.Tokenizer(texts, domain="com.microsoft", **options)
         numbers = [*range(table.size), PADDING]
         ids = g.look_up(chars, [*table.number, ""], numbers, OTHER)
@@ -587,7 +590,7 @@ def onnx_of(plain: PlainModel) -> bytes:
     ]
     texts = [helper.make_tensor_value_info(name, STRING, ["n"]) for name in inputs.values()]
     graph = helper.make_graph(g.nodes, "textsvm", texts, infos, [*g.constants.values()])
-    encoded = any(term.view.encoder is not None for term in plain.terms)
+    encoded = any(term.view.encoder is not None or len(term.view.columns) > 1 for term in plain.terms)
     opsets = [helper.make_opsetid(name, ENCODED if encoded and not name else n) for name, n in OPSETS.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
     helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})

@@ -11,7 +11,7 @@
     return node;
   };
 
-  // A field for each column; the whole text has a line break between them.
+  // A field for each column.
   const fields = [first, ...model.columns.slice(1).map((name) => {
     const label = document.createElement("label"), field = first.cloneNode();
     field.id = `column ${name}`, field.autofocus = false;
@@ -23,11 +23,10 @@
     document.querySelector("label[for=text] h2").textContent = model.columns[0];
     for (const field of fields) field.style.minHeight = "4rem", field.rows = 2;
   }
-  const whole = () => fields.map((field) => field.value).join("\n");
   const input = () => fields.length > 1 ? Object.fromEntries(model.columns.map((name, k) => [name, fields[k].value])) : first.value;
-  const aligned = (contributions) => {
+  const aligned = (texts, contributions) => {
     let begin = 0;
-    return fields.flatMap(({ value }, k) => [...(k ? [0] : []), ...contributions.slice(begin, (begin += value.length))]);
+    return texts.flatMap((value, k) => [...(k ? [0] : []), ...contributions.slice(begin, (begin += value.length))]);
   };
 
   // The class of the answer, or the likeliest if it is unsure; of labels that with the largest margin.
@@ -120,13 +119,13 @@
   };
 
   const update = () => {
-    const text = whole(), empty = text.trim() === "";
+    const empty = fields.every((field) => !field.value.trim());
     at("why").hidden = empty;
     at("values").hidden = empty || !several;
     if (empty) return at("answer").replaceChildren();
     const decision = model.decide(input()), [number, sign] = explained(decision), [label, detail] = sentence(decision);
-    const { contributions, substrings } = model.explain(input(), number, decision);
-    const shares = aligned(contributions).map((share) => sign * share), name = side(number, sign);
+    const { texts, contributions, substrings } = model.explain(input(), number, decision);
+    const shares = aligned(texts, contributions).map((share) => sign * share), name = side(number, sign), text = texts.join("\n");
     at("answer").replaceChildren(
       element("strong", label), element("span", detail),
       ...doubts(decision, substrings).map((doubt) => element("p", doubt, "note doubt")));

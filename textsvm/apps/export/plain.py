@@ -70,7 +70,12 @@ class PlainModel:
     @property
     def columns(self) -> list[str]:
         """Columns of texts of a table; none if the model reads texts."""
-        return list(dict.fromkeys(term.view.column for term in self.terms if term.view.column))
+        return list(dict.fromkeys(name for names in self.joined for name in names))
+
+    @property
+    def joined(self) -> list[tuple[str, ...]]:
+        """Columns of each text that the terms read, which joins them by line breaks."""
+        return list(dict.fromkeys(term.view.columns for term in self.terms if term.view.columns))
 
     @property
     def n_machines(self) -> int:
@@ -92,6 +97,7 @@ class PlainModel:
             "task": self.task,
             "kernel": self.kernel,
             "columns": self.columns,
+            "joined": self.joined,
             "classes": self.classes,
             "top_features": [features.as_dict() for features in self.top],
             "training": {
@@ -175,8 +181,8 @@ def _obstacle(kernel: Any) -> str:
     """Why this kernel cannot be exported, as the start of an error message, or ""."""
     if kernel is None:
         return "a model of a precomputed kernel matrix, which reads no texts,"
-    if numbers := [view.column for view in kernel.structure.views if view.tokens == "numbers"]:
-        names = ", ".join(name for columns in numbers for name in columns or ())
+    if numbers := [view.columns for view in kernel.structure.views if view.of_numbers]:
+        names = ", ".join(name for columns in numbers for name in columns)
         return (
             f"a model with the numbers of columns {names}" if names else "a model of vectors instead of texts"
         )

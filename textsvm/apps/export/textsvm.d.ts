@@ -17,7 +17,8 @@ export interface TopFeatures {
 
 export interface Explanation {
   decision: Float64Array;
-  /** Contribution of each UTF-16 unit of the text, of columns one after the other, to the decision value. */
+  texts: string[]; // that the model reads: the text, or texts of columns, joined or alone
+  /** Contribution of each UTF-16 unit of the texts, one after the other, to the decision value. */
   contributions: Float64Array;
   bias: number;
   /** Number of substrings of 4 characters, and of those that no training text has; 0 if the kernel counts none. */

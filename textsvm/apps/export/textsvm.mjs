@@ -57,7 +57,7 @@ export class Model {
       throw damaged;
     }
     this.columns = this.about.columns ?? [];
-    if (Math.max(1, this.columns.length) !== this.#columns) throw damaged;
+    if (Math.max(1, (this.about.joined ?? []).length) !== this.#columns) throw damaged;
     this.task = TASKS[w[4]];
     this.classes = Array.from({ length: w[8] }, (_, k) => this.#text(w[30], starts[k], starts[k + 1] - 1));
     this.thresholds = w[15] ? this.#doubles(this.#start + 8 * w[15], w[7]) : null;
@@ -114,13 +114,13 @@ export class Model {
     return true;
   }
 
-  /** The texts of all columns. */
+  /** The texts that the model reads: of joined columns a single text. */
   #texts(text) {
-    if (typeof text === "string" && this.#columns === 1) return [text];
     const names = this.columns, of = (value) => (value instanceof Uint8Array ? UTF8.decode(value) : value);
     const several = names.length && text !== null && typeof text === "object" && !(text instanceof Uint8Array);
     const texts = (several ? names.map((name) => text[name]) : [text]).map(of);
-    if (texts.length === this.#columns && texts.every((value) => typeof value === "string")) return texts;
+    if (texts.length === Math.max(1, names.length) && texts.every((value) => typeof value === "string"))
+      return several ? this.about.joined.map((own) => own.map((name) => texts[names.indexOf(name)]).join("\n")) : texts;
     throw new TextsvmError(names.length ? `give an object with the texts ${names.join(", ")}` : "a text must be a string or a Uint8Array");
   }
 
@@ -203,7 +203,7 @@ export class Model {
       this.#wasm.textsvm_explain(at.handle, at.texts, at.sizes, number, at.memory, at.contributions, at.totals));
     const [bias, all, unknown] = this.#doubles(this.#at.totals, 3);
     const contributions = this.#doubles(this.#at.contributions, texts.join("").length);
-    return { decision, contributions, bias, substrings: { all, unknown } };
+    return { decision, texts, contributions, bias, substrings: { all, unknown } };
   }
 
   get topFeatures() {

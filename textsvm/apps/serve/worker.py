@@ -92,9 +92,7 @@ class ServedModel:
             raise InputError(f"{path} is not a model of texts, which `textsvm serve` needs")
         self.kernel = spell(kernel)
         #: Columns of a model of a table, and whether they hold texts.
-        self.columns = {view.column: True for view in views if isinstance(view.column, str)}
-        for columns in [view.column for view in views if isinstance(view.column, tuple)]:
-            self.columns |= dict.fromkeys(columns, False)
+        self.columns = {name: not view.of_numbers for view in views for name in view.columns}
         self.classes: AnyArray | None = rule.classes
         self.digest = self.model.record.digest
         self.calibrated = self.model.probabilities_by_default

@@ -7,6 +7,13 @@ is bound to the column: it is the kernel itself, with the column in its `View`. 
 `On`, which standardises numbers, as their units differ: the mean m of a column of single numbers is
 subtracted, and it is divided by its standard deviation c over the training rows (c = 1 for a constant
 column). Columns of vectors (embeddings) have a common unit and are not changed.
+
+With `ranks` a number is replaced by smooth functions of its rank u among the training rows, from 0 to 1,
+
+    f_j(u) = cos(pi j u) / j, j = 1 .. WAVES,
+
+centred and scaled to a mean square length of 1, on which a linear kernel learns any smooth function of the
+rank. Neither unit nor outliers matter.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import contract
 from textsvm.kernels.attribution import AttributionMethod, Attributor, Contributions
 from textsvm.kernels.base import Ability, Composite, Kernel, Structure
-from textsvm.kernels.combined.table import Numbers
+from textsvm.kernels.combined.table import SMALLEST, Numbers
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.compiled import scipy
@@ -38,6 +45,8 @@ TOGETHER = AttributionMethod("numbers", "numbers: the joint contribution of all 
 MOST_COLUMNS = 10_000
 #: Bytes of a number as a feature.
 NUMBER_BYTES = 16
+#: Functions of the rank of a number, and quantiles of the training rows by which it is ranked.
+WAVES, QUANTILES = 8, 64
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,11 @@ class Standard:
         return cls(mean, scale)
 
     @property
+    def n_features(self) -> int:
+        """Number of numbers of a row."""
+        return len(self.mean)
+
+    @property
     def state(self) -> Arrays:
         return {STANDARD + "mean": self.mean, STANDARD + "scale": self.scale}
 
@@ -69,12 +83,63 @@ class Standard:
         """Standardised numbers; sparse rows, and the vector 0 of an encoder (no token), do not change."""
         if numbers.sparse:
             return numbers
-        if numbers.n_features != len(self.mean):
+        if numbers.n_features != self.n_features:
             raise InputError(
-                f"there are {numbers.n_features} numbers for each text or row, and {len(self.mean)} in the "
+                f"there are {numbers.n_features} numbers for each text or row, and {self.n_features} in the "
                 "training; take the encoder or the columns of the training"
             )
+        return self._standardised(numbers)
+
+    def _standardised(self, numbers: Numbers) -> Numbers:
         return numbers.standardised(self.mean, self.scale)
+
+
+@dataclass(frozen=True)
+class Ranks(Standard):
+    """Numbers as functions of their ranks, standardised by mean and scale."""
+
+    quantiles: Floats  #: shape (number of columns, QUANTILES)
+
+    @classmethod
+    def of(cls, numbers: Numbers) -> Ranks:
+        """Quantiles of numbers, and moments of the functions of their ranks."""
+        if numbers.sparse or not numbers.single.all():
+            raise InputError("ranks are for columns of single numbers; leave ranks out")
+        levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
+        raw = cls(np.zeros(0), np.ones(0), np.quantile(numbers.values, levels, axis=0, method="nearest").T)
+        waves = raw._waves(numbers)
+        mean = waves.mean(axis=0)
+        length = float(np.sqrt(np.square(waves - mean).sum(axis=1).mean()))
+        return cls(mean, np.full(len(mean), length if length > SMALLEST else 1.0), raw.quantiles)
+
+    @classmethod
+    def from_state(cls, state: Arrays) -> Ranks:
+        standard, quantiles = Standard.from_state(state), state["quantiles"]
+        if quantiles.dtype != np.float64 or quantiles.shape != (len(standard.mean) // WAVES, QUANTILES):
+            raise InputError("the quantiles of its numbers are damaged; train the model again")
+        return cls(standard.mean, standard.scale, quantiles)
+
+    @property
+    def state(self) -> Arrays:
+        return {**super().state, STANDARD + "quantiles": self.quantiles}
+
+    @property
+    def n_features(self) -> int:
+        return len(self.quantiles)
+
+    def _standardised(self, numbers: Numbers) -> Numbers:
+        waves = (self._waves(numbers) - self.mean) / self.scale
+        return replace(numbers, values=waves, widths=(1,) * waves.shape[1])
+
+    def _waves(self, numbers: Numbers) -> Floats:
+        """Functions of the ranks of numbers, shape (n, WAVES times the number of columns)."""
+        sides = [
+            [np.searchsorted(own, values, side) for side in ("left", "right")]
+            for own, values in zip(self.quantiles, numbers.values.T, strict=True)
+        ]
+        ranks = np.array(sides, float).sum(axis=1).T / (2 * QUANTILES)
+        orders = np.arange(1, WAVES + 1)
+        return (np.cos(np.pi * ranks[:, :, None] * orders) / orders).reshape(len(numbers), WAVES * len(sides))
 
 
 class StandardisedRows:
@@ -107,7 +172,7 @@ class CountedNumbers:
 
     def rows(self, on: On, train: Ints) -> FeatureRows:
         """All numbers as rows of features."""
-        numbers = Standard.of(self.numbers.take(train)).apply(self.numbers)
+        numbers = on._standard.of(self.numbers.take(train)).apply(self.numbers)
         if numbers.dense:
             n, d = numbers.values.shape
             columns, values = np.tile(np.arange(d, dtype=np.int32), n), numbers.values.astype(np.float32)
@@ -164,7 +229,7 @@ class OnStructure(Structure):
             on._check_columns()
         except InputError:  # raised by `check`
             return on
-        return _bind(on.kernel, on.column)
+        return _bind(on.kernel, on.column, on.ranks)
 
     @property
     def near_duplicate_kernel(self) -> Any:
@@ -173,7 +238,8 @@ class OnStructure(Structure):
     def as_dict(self) -> Json:
         on = self.kernel
         column = on._columns[0] if len(on._columns) == 1 else list(on._columns)
-        return {"name": on.name, "column": column, "kernel": on.kernel.structure.as_dict()}
+        form = {"name": on.name, "column": column, "kernel": on.kernel.structure.as_dict()}
+        return {**form, "ranks": True} if on.ranks else form
 
     def state(self) -> Arrays:
         return self.kernel.state()
@@ -182,15 +248,15 @@ class OnStructure(Structure):
         self.kernel.restore(state)
 
 
-def _bind(kernel: Any, column: Any) -> Any:
+def _bind(kernel: Any, column: Any, ranks: bool) -> Any:
     """Put the leaves of a kernel on a column: kernels of texts are bound to it, of vectors become `On`."""
     if isinstance(kernel, Composite):
-        return kernel.structure.with_parts(lambda part: _bind(part, column))
+        return kernel.structure.with_parts(lambda part: _bind(part, column, ranks))
+    if kernel.structure.reads_vectors:
+        return On(column, kernel, ranks)
     names = (column,) if isinstance(column, str) else tuple(column)
-    if kernel.structure.reads_vectors or len(names) > 1:
-        return On(column, kernel)
     kernel = kernel.structure.resolved()
-    kernel._column = names[0]
+    kernel._column = names[0] if len(names) == 1 else names
     return kernel
 
 
@@ -210,7 +276,7 @@ class OnFeatures(contract.Features):
 
     @property
     def key(self) -> Any:
-        return self.kernel._columns, self.kernel.kernel.features.key
+        return self.kernel._columns, self.kernel.ranks, self.kernel.kernel.features.key
 
     @property
     def has_weights(self) -> bool:  # type: ignore[override]
@@ -234,12 +300,9 @@ class OnFeatures(contract.Features):
 
     def restore_weights(self, state: Arrays, alphabets: Any) -> NumberWeights:
         on = self.kernel
-        on.standard_ = Standard.from_state(contract.strip_prefix(STANDARD, state))
-        numbers = on.structure.read(alphabets)
-        return NumberWeights(
-            on.kernel.features.restore_weights(contract.strip_prefix(contract.OWN, state), numbers),
-            on.standard_,
-        )
+        on.standard_ = on._standard.from_state(contract.strip_prefix(STANDARD, state))
+        own, numbers = contract.strip_prefix(contract.OWN, state), on._standardised(alphabets)
+        return NumberWeights(on.kernel.features.restore_weights(own, numbers), on.standard_)
 
 
 class OnAttributor(Attributor):
@@ -254,16 +317,20 @@ class OnAttributor(Attributor):
 
 
 class On(Kernel):
-    """A kernel on a column of a table, or a kernel of vectors on some columns of numbers.
+    """A kernel on a column of a table, or on several columns.
 
     Parameters
     ----------
     column : str, or list of str
-        A single column for a kernel of texts. For a kernel of vectors also several columns, whose cells are
-        numbers, bools or vectors of equal length. Columns of single numbers are standardised by mean and
-        standard deviation of the training rows; columns of vectors are not.
+        For a kernel of texts the column, or columns whose texts are joined by line breaks. For a kernel of
+        vectors the columns, whose cells are numbers, bools or vectors of equal length. Columns of single
+        numbers are standardised by mean and standard deviation of the training rows; columns of vectors are
+        not.
     kernel : Kernel
         For a sum or a product, all parts are on the column.
+    ranks : bool
+        Compare single numbers by smooth functions of their ranks among the training rows, with a linear
+        kernel: units and outliers do not matter.
 
     Examples
     --------
@@ -278,9 +345,12 @@ class On(Kernel):
     cost = Ability(OnCost)
     attribution: Ability[Attributor] = Ability(OnAttributor)
 
-    def __init__(self, column: str | Sequence[str] = "", kernel: Kernel | None = None) -> None:
+    def __init__(
+        self, column: str | Sequence[str] = "", kernel: Kernel | None = None, ranks: bool = False
+    ) -> None:
         self.column = column
         self.kernel: Any = kernel
+        self.ranks = ranks
 
     @property
     def structure(self) -> OnStructure:
@@ -295,6 +365,11 @@ class On(Kernel):
         return None if self.kernel.features is None else OnFeatures(self)
 
     @property
+    def _standard(self) -> type[Standard]:
+        """How numbers are standardised."""
+        return Ranks if vars(self).get("ranks") else Standard  # an encoder has no ranks
+
+    @property
     def _columns(self) -> tuple[str, ...]:
         column: Any = self.column
         return tuple(column) if isinstance(column, list | tuple) else (column,)
@@ -302,11 +377,6 @@ class On(Kernel):
     def check(self) -> None:
         self._check_columns()
         self.kernel.check()
-        if self.kernel.structure.reads_texts and len(self._columns) > 1:
-            raise InputError(
-                f"a kernel of texts reads a single column, got {', '.join(self._columns)}; take a sum of "
-                "On(column, kernel) for each"
-            )
 
     def _check_columns(self) -> None:
         kernel, names = self.kernel, self._columns
@@ -324,7 +394,7 @@ class On(Kernel):
 
     def fit(self, documents: Any, device: Device | None = None) -> On:
         self.check()
-        self.standard_ = Standard.of(self.structure.read(documents))
+        self.standard_ = self._standard.of(self.structure.read(documents))
         self.kernel.fit(self._standardised(documents), device)
         return self
 
@@ -344,4 +414,4 @@ class On(Kernel):
 
     def restore(self, state: Arrays) -> None:
         self.kernel.restore(contract.strip_prefix(contract.OWN, state))
-        self.standard_ = Standard.from_state(contract.strip_prefix(STANDARD, state))
+        self.standard_ = self._standard.from_state(contract.strip_prefix(STANDARD, state))
