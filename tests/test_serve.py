@@ -41,7 +41,7 @@ from textsvm import (
 )
 from textsvm.apps.serve import APART, CANCEL, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, app, frames, worker
 from textsvm.apps.serve.app import RequestLimits, Service, metrics_text
-from textsvm.apps.serve.worker import MOST_TEXTS, TURN, ServedModel, Worker
+from textsvm.apps.serve.worker import MOST_TEXTS, TURN, Refusal, ServedModel, Worker
 from textsvm.errors import InputError
 from textsvm.runtime.http import Hosts, _Turns
 from textsvm.sources import texts as text_source
@@ -271,6 +271,29 @@ def test_rows_of_columns(name, columns, server, models):
     _, single = server.predict(model=name, text=rows[3])
     assert single["label"] == labels[3]
     assert single["decision"] == pytest.approx(values[3])
+
+
+def test_columns_of_train_are_those_of_requests(tmp_path):
+    """Joined columns by their names, and columns of weight 0; one of two columns is no text."""
+    table = tmp_path / "t.csv"
+    with table.open("w", encoding="utf-8", newline="") as file:
+        pairs = enumerate(zip(TEXTS, LABELS, strict=True))
+        rows = [[label, text[:40], text[40:], i] for i, (text, label) in pairs]
+        csv.writer(file).writerows([["label", "title", "body", "n"], *rows])
+    apart = ["--text", "title", "--text", "body", "--numbers", "n"]
+    for name, options in (("joined", ["--text", "title,body"]), ("apart", apart)):
+        path = str(tmp_path / f"{name}.textsvm")
+        run("train", table, *options, "--label", "label", "-o", path, "-q")
+        model, served = textsvm.load(path), ServedModel(name, path)
+        assert served.as_dict()["columns"] == ["title", "body"]
+        row = {"title": "win cash", "body": "now"}
+        [decision] = served.predict(served.read([row]))[2]
+        examples = ["win cash\nnow"] if name == "joined" else [row]
+        assert decision == pytest.approx(model.decision_function(examples)[0])
+        for wrong in ("win cash", {"title": "win"}, {"title": "win", "body": 3}, row | {"x": 1}):
+            with pytest.raises(Refusal):
+                served.read([wrong])
+    assert served.read([row | {"n": 3}])
 
 
 def test_rows_without_texts_get_no_label(server):

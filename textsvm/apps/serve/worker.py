@@ -93,6 +93,11 @@ class ServedModel:
         self.kernel = spell(kernel)
         #: Columns of a model of a table, and whether they hold texts.
         self.columns = {name: not view.of_numbers for view in views for name in view.columns}
+        texts, numbers = _recorded_columns(info, "text"), _recorded_columns(info, "numbers")
+        #: Columns that were one text in the training (`train --text title,body`)
+        self.joined = texts if len(texts) > 1 and not self.columns else []
+        self.columns |= dict.fromkeys(self.joined, True)
+        self.unused = {*texts, *numbers}.difference(self.columns)  #: Columns of the training, of weight 0
         self.classes: AnyArray | None = rule.classes
         self.digest = self.model.record.digest
         self.calibrated = self.model.probabilities_by_default
@@ -126,14 +131,15 @@ class ServedModel:
 
     def _examples_of(self, texts: list[str]) -> list[Example]:
         """Examples with a text in each column of texts, and 0 elsewhere."""
-        if not self.columns:
+        if self.joined or not self.columns:
             return [*texts]
         return [{name: text if kind else 0 for name, kind in self.columns.items()} for text in texts]
 
     def read(self, texts: object) -> list[Example]:
         """Texts of a request, or rows with the columns of the model; raises Refusal."""
         if isinstance(texts, list) and all(map(self._is_example, texts)):
-            return texts
+            joined = self.joined
+            return ["\n".join(row[name] for name in joined) for row in texts] if joined else texts
         singular, plural = "a string", "strings"
         if self.columns:
             singular = f"an object with the columns {', '.join(self.columns)}"
@@ -147,7 +153,7 @@ class ServedModel:
         for name in self.columns:
             if name not in text:
                 raise Refusal(400, f"the column {name} is missing")
-        for name in sorted(text.keys() - self.columns.keys()):
+        for name in sorted(text.keys() - self.columns.keys() - self.unused):
             raise Refusal(400, f"there is no column {name!r}; there are {', '.join(self.columns)}")
         return all(isinstance(text[name], str) == kind for name, kind in self.columns.items())
 
@@ -187,6 +193,15 @@ class ServedModel:
             "probabilities": self.calibrated, "digest": self.digest,
             "training": self.drift.expected, "labels": self.labels, "counts": {**self.counts, **drift},
         }  # fmt: skip
+
+
+def _recorded_columns(info: Json, role: str) -> list[str]:
+    """Names of the columns of a role that the training read, by the record of `train`."""
+    reading = info.get("reading")
+    value = reading.get(role) if isinstance(reading, dict) else None
+    parts = [value] if isinstance(value, str) else value or []
+    names = [name.strip() for part in parts if isinstance(part, str) for name in part.split(",")]
+    return [name for name in names if not name.isdecimal()]
 
 
 @dataclass
