@@ -297,3 +297,30 @@ def test_both_twins_agree(p, weight, idf, device):
         rtol=1e-10,
         atol=1e-10,
     )
+
+
+@pytest.mark.parametrize("n_machines", [1, 3])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Spectrum((1, 4), "log", idf=True),
+        Spectrum((2, 3), "log", idf=True, odds=True),
+        Spectrum((1, 3), "intersection"),
+        Spectrum(3, "count", normalised=False),
+        Spectrum((2, 6), "presence", shared=True),
+    ],
+    ids=str,
+)
+def test_many_texts_are_multiplied_as_they_are_counted_with_the_bits_of_few(kernel, n_machines, monkeypatch):
+    support = encode(TRAIN).with_classes(np.array(CLASSES[2]))
+    kernel = clone(kernel).fit(support)
+    coef = np.random.default_rng(0).normal(size=(n_machines, len(TRAIN)))
+    predictor = kernel.predictor(support, coef, CPU)
+    others = encode([*NEW, "bandana banana " * 9, "cattle"], support.alphabet)
+    few = predictor.values(others)
+    monkeypatch.setattr("textsvm.linalg.sparse.SERIAL_SIZE", 0)
+    monkeypatch.setattr("textsvm.kernels.shared.counting.use_numpy", lambda size: False)
+    monkeypatch.setattr(
+        "textsvm.kernels.spectrum.features.FeatureSpace._read", lambda *a: pytest.fail("as for few texts")
+    )
+    np.testing.assert_array_equal(predictor.values(others), few)

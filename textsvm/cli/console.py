@@ -263,14 +263,19 @@ class Console:
 
     def print_json(self, value: Json) -> None:
         """Print a JSON object as a line, in ASCII if stdout is not UTF-8."""
+        self.print_json_lines([value])
+
+    def print_json_lines(self, values: Sequence[Json]) -> None:
+        """Print JSON objects as lines, in ASCII if stdout is not UTF-8."""
         stream = sys.stderr if self._stdout_taken else sys.stdout
-        text = json_escaped(_json(value))
+        text = json_escaped("".join(f"{_json(value)}\n" for value in values))
         try:
             text.encode("utf-8" if (stream.encoding or "utf-8").lower() in ("utf-8", "utf8") else "ascii")
         except UnicodeEncodeError:  # a code page of Windows, or a lone surrogate
-            text = json.dumps(value)
-        self.count()  # first, because the reader of the line may end the process
-        stream.write(text + "\n")
+            text = json_escaped("".join(f"{json.dumps(value)}\n" for value in values))
+        for _ in values:
+            self.count()  # first, because the reader of the line may end the process
+        stream.write(text)
 
     def count(self) -> None:
         """Count a line of output; a file of `predict -o` is written as a whole, or not at all."""

@@ -31,9 +31,12 @@ from textsvm.readers.statistics import names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, incoming_documents
 from textsvm.reporting.labelled_rows import LabelledRows
 from textsvm.reporting.tables import write_table
+from textsvm.runtime.compiled import use_numba
 
 #: Fewest documents of which training documents are reported.
 FEW = 5
+#: Operations of NumPy per byte of a file: for many bytes `use_numba` imports Numba at once.
+NUMPY_OPERATIONS = 100
 #: Cells of a row of the input table, by column.
 Cells = Mapping[str, Any]
 
@@ -113,6 +116,8 @@ class Printer:
         if table.vectors is not None:
             kernel, of_files = self._kernel, self._training.of_files
             return [corpora.read_unlabelled(self._console, files, table, kernel, of_files, **settings)]
+        paths = [Path(file) for file in files if file != "-"]
+        use_numba(NUMPY_OPERATIONS * sum(path.stat().st_size for path in paths if path.is_file()))
         if "-" in files:
             lines = "one text per line" if table.format == "lines" else None
             self._console.say_waiting(lines or table.format or "one document")
@@ -159,13 +164,14 @@ class Printer:
                 documents if self._pieces is None or not len(documents) else documents.cut(self._pieces)
             )
             rows = self._rows(documents) if len(documents) else iter(())
-            for row, cells in _with_invalid(documents, rows, self.model):
+            printed = _with_invalid(documents, rows, self.model)
+            if self._format == "jsonl":
+                self._console.print_json_lines([row for row, _ in printed])
+            for row, cells in printed:
                 if self._table is not None:
                     self._table.write(row, cells)
-                elif self._format == "json":
-                    self._listed.append(row)
                 else:
-                    self._console.print_json(row)
+                    self._listed.append(row)
             sys.stdout.flush()
             self._console.lap("print")
             if documents.invalid:

@@ -292,12 +292,9 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
         yield options.reading_line(path, format, len(corpus))
         yield replace(corpus, ids=[f"{prefix}{name}" for name in corpus.ids])
         return
-    documents = (
-        document._replace(id=_id(path, document, inputs, prefix))
-        for document in iterate_documents(inputs, format, options)
-    )
+    documents = iterate_documents(inputs, format, options)
     if format == "fasta":  # their letters are checked, so the corpus keeps the format
-        sequences = list(documents)
+        sequences = [document._replace(id=_id(path, document, inputs, prefix)) for document in documents]
         if sequences:
             corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
             yield options.reading_line(path, format, len(corpus))
@@ -306,11 +303,12 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
     number, endless = 0, any(isinstance(file, StreamFile) for file in inputs.files)
     for number, document in enumerate(documents, 1):
         yield from _drained(inputs.problems)
-        name = printable_id(document.id)
-        lines = document.text.strip().count("\n") + 1
-        if format == "file" != options.format and not several and lines > 1:
-            yield f"warning: {name}: it is read as one document of {lines:,} lines; {ONE_DOCUMENT}"
-        yield document._replace(id=name)
+        name = printable_id(_id(path, document, inputs, prefix))
+        if format == "file" != options.format and not several:
+            lines = document.text.strip().count("\n") + 1
+            if lines > 1:
+                yield f"warning: {name}: it is read as one document of {lines:,} lines; {ONE_DOCUMENT}"
+        yield document if name == document.id else document._replace(id=name)
         if number == 1 and endless:
             yield options.reading_line(inputs.source, format)
     if not number:

@@ -132,6 +132,7 @@ def read_tables(
         header, labelled = table.headed if table.first else None, options.labelled and not options.target
         columns = {role: tuple(names) for role, names in roles.items() if role != "label" or labelled}
         columns["columns"] = tuple(table.names)
+        roles["label"] = roles["label"] if options.labelled else []
         options.decide(**columns, separator=table.separator, header=header, encoding=encoding)
         table, decimal = _with_decimal(table, roles, options, file.name)
         rows = _DocumentRows(file.name, table, roles, options, problems, len(files) > 1, decimal)
@@ -247,11 +248,18 @@ class _DocumentRows:
         self._paths = {name for names in roles.values() for name in names} - set(table.names)
         self._needs_text = options.needs_text and not roles["numbers"]
         self._has_lists = False  # of labels
+        #: The only column that is read, of a table whose cells are texts; else "".
+        lone = table.separator and sum(map(len, roles.values())) == 1 == len(roles["text"])
+        self._text = roles["text"][0] if lone and not (options.apart or options.label_separator) else ""
         self.invalid = InvalidRows(file, table.unit, options, problems)
 
     def document(self, number: int, line: int, row: Row | InvalidRow) -> Document | None:
         """The document of a row; None for an invalid row, unless the options keep it."""
-        place, identifier = f"{self._file}, {self._table.unit} {line}", f"{self._prefix}{number}"
+        identifier = f"{self._prefix}{number}"
+        if self._text and isinstance(row, dict) and not is_blank(text := row[self._text]):
+            cells = row if self._options.keep_rows else None
+            return Document(identifier, text, part=self._part or None, row=cells)
+        place = f"{self._file}, {self._table.unit} {line}"
         if not self._table.first and isinstance(row, Mapping):
             if self._paths:
                 row = {**row, **{path: _at(row, path) for path in self._paths}}
@@ -581,7 +589,7 @@ def _table(
 
     def named_rows() -> Iterator[NamedRow]:
         for number, line, cells in rows:
-            row = SourceRow(cells, source, line) if form else None
+            row = SourceRow(cells, source, line) if form and options.keep_rows else None
             if len(cells) == len(names):
                 yield number, line, row or dict(zip(names, cells, strict=True))
             else:

@@ -234,9 +234,14 @@ def pmer_names(vocabulary: Vocabulary, pmers: Ints, alphabet: AnyArray) -> NDArr
     return np.concatenate(names)
 
 
-def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
-    """Count the p-mers of every length p1..p2; InputError if the documents have 2^31 symbols or more."""
-    vocabulary = Vocabulary.empty(documents, p1, p2)
+def count(
+    documents: Documents, p1: int, p2: int, vocabulary: Vocabulary | None = None
+) -> tuple[Vocabulary, Counts]:
+    """Count the p-mers of every length p1..p2; InputError if the documents have 2^31 symbols or more.
+
+    The `vocabulary` is filled; by default it is `Vocabulary.empty` of the documents.
+    """
+    vocabulary = vocabulary or Vocabulary.empty(documents, p1, p2)
     parts, base = list[Counts](), 0
     for _, size, part in count_each(documents, vocabulary, 0):
         dtype = np.int32 if base + size <= MAX_INT32 else np.int64

@@ -26,7 +26,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import repeat
 
 import numpy as np
 
@@ -36,7 +37,16 @@ from textsvm.kernels.attribution import AttributionMethod, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.options import WEIGHTS
-from textsvm.kernels.shared.counting import MAX_SYMBOLS, Vocabulary, count, plan, pmer_codes, weigh, windows
+from textsvm.kernels.shared.counting import (
+    MAX_SYMBOLS,
+    Vocabulary,
+    count,
+    count_each,
+    plan,
+    pmer_codes,
+    weigh,
+    windows,
+)
 from textsvm.kernels.shared.feature_rows import FeaturePredictor
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of, match_featureless
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors
@@ -322,14 +332,33 @@ class FeatureSpace:
         self, others: Documents, columns: Normalisation, weights: Floats
     ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
-        x, features, normalisation = self._read(others, columns)
-        return x.dot(weights, features), normalisation
+        large = len(others.codes) > sparse.SERIAL_SIZE
+        vocabulary = Vocabulary.empty(others, *self.kernel.lengths) if large else None
+        if vocabulary is None or vocabulary.by_numpy:
+            x, features, normalisation = self._read(others, columns, vocabulary)
+            return x.dot(weights, features), normalisation
+        squares, out = np.zeros(len(others)), np.zeros((len(others), weights.shape[1]))
+        row = np.empty(0, np.int32) if self.row is None else self.row
+        unary, base = self.kernel.weight == "intersection", self.vocabulary.first
+        learnt = self.kernel.weights_.weights_each(vocabulary) if is_weighted(self.kernel) else repeat(None)
+        numbers = self.vocabulary.find_each(vocabulary)
+        for (q, size, counts), ids, factors in zip(
+            count_each(others, vocabulary, 0), numbers, learnt, strict=False
+        ):
+            pmers = np.where(ids >= 0, ids + base[min(q, self.vocabulary.p2) - self.vocabulary.p1], -1)
+            factors = np.ones(size) if factors is None else factors
+            factors = np.sqrt(factors) if unary else factors
+            table = weigh(self.kernel.weight, np.arange(1, 1 + counts.counts.max(initial=1), dtype=np.int32))
+            entries = counts.indptr, counts.features, counts.counts, table.astype(np.float64), factors
+            arrays = *entries, unary, pmers, self.starts, row, weights, squares, out
+            sparse.run_on_ranges(counts.indptr, partial(_add_products, *arrays))
+        return out, Normalisation(others, squares, self.kernel.normalised, columns)
 
     def _read(
-        self, others: Documents, columns: Normalisation
+        self, others: Documents, columns: Normalisation, empty: Vocabulary | None = None
     ) -> tuple[sparse.Sparse, SignedInts, Normalisation]:
         """X of other documents, the number here of each of its features or -1, and their normalisation."""
-        vocabulary, counts = count(others, *self.kernel.lengths)
+        vocabulary, counts = count(others, *self.kernel.lengths, empty)
         starts = feature_starts(self.kernel, counts, int(vocabulary.first[-1]))
         pmers = self.vocabulary.find(vocabulary)
         learnt_weights = None
@@ -554,6 +583,28 @@ class CountedDocuments:
         arrays = (self.counts.indptr, self.counts.features, self.df, pmers)
         sparse.run_on_ranges(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
         return pmers
+
+
+@njit(nogil=True, cache=True)
+def _add_products(
+    indptr, features, counts, table, factors, unary, pmers, starts, row, weights, squares, out, first, last
+):
+    """Add the squares of entries, and their products with weights, to some rows, in the order of entries."""
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            u = np.uint64(features[k])
+            value = np.float64(np.float32(table[counts[k] - 1] * factors[u]))
+            at = end = 0
+            if pmers[u] >= 0:
+                at, end = starts[pmers[u]], starts[pmers[u] + 1]
+            for _ in range(counts[k] if unary else 1):
+                squares[i] += value * value
+                place = at if not len(row) or at >= end else row[at]
+                if at < end and place >= 0:
+                    own = np.uint64(place)
+                    for c in range(weights.shape[1]):
+                        out[i, c] += value * weights[own, c]
+                at += 1
 
 
 @njit(nogil=True, cache=True)
