@@ -1,9 +1,14 @@
 """Limits of main memory: they are seen before work begins, and where it ends one sentence says so."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -200,3 +205,70 @@ def test_a_process_of_few_addresses_ends_with_a_sentence_or_needs_no_more(name, 
     assert ("ulimit -v" if code else "device: cpu") in told[0]
     assert len(done.stdout.splitlines()) == (0 if code else 24 * 300 + 1)
     assert not list(here.glob("out*"))
+
+
+@pytest.fixture
+def group():
+    """Folder of a new control group of 512 MiB, whose processes are killed beyond it."""
+    root, limits = Path("/sys/fs/cgroup"), {"memory": "memory.limit_in_bytes", "": "memory.max"}
+    for kind, limit in limits.items():
+        folder = root / kind / f"textsvm-{os.getpid()}"
+        with suppress(OSError):
+            folder.mkdir()
+        if (folder / limit).exists():
+            break
+        with suppress(OSError):
+            folder.rmdir()
+    else:
+        pytest.skip("no control group can be made here: it needs root and a memory controller")
+    (folder / limit).write_text(str(512 << 20))
+    yield folder
+    for _ in range(50):
+        with suppress(OSError):
+            folder.rmdir()
+            break
+        time.sleep(0.1)  # until the last process has left
+
+
+def in_group(folder, line):
+    """A process of the command line in a control group."""
+    command = f"echo $$ > {folder}/cgroup.procs && exec {sys.executable} -m textsvm {line}"
+    return subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def long_texts(n, symbols):
+    random = np.random.default_rng(5)
+    words = ["".join(map(chr, 97 + random.integers(0, 26, k))) for k in random.integers(2, 9, 30_000)]
+    numbers = np.minimum(random.zipf(1.3, (n, symbols // 6)), len(words)) - 1
+    return [" ".join(words[k] for k in row) for row in numbers]
+
+
+def test_three_models_of_long_texts_are_served_in_a_control_group(group, here):
+    texts = long_texts(24, 250_000)
+    default = Spectrum((1, 5), "log", idf=True)
+    for name, kernel in (("a", default), ("b", Spectrum((3, 6))), ("c", Spectrum((1, 5), "intersection"))):
+        textsvm.save(SVC(kernel, device="cpu").fit(texts, ["x", "y"] * 12), name)
+    labels = {name: str(textsvm.load(name).predict([texts[0][:5000]])[0]) for name in "abc"}
+    server = in_group(group, "serve a b c --port 0 --timeout 60")
+    try:
+        lines = iter(server.stderr.readline, "")
+        address = next(line for line in lines if line.startswith("answering at ")).split()[-1]
+        for name, label in labels.items():
+            body = json.dumps({"model": name, "text": texts[0][:5000]}).encode()
+            with urlopen(Request(f"{address}/predict", body), timeout=60) as answer:
+                assert json.load(answer)["label"] == label
+        server.terminate()
+        assert server.wait(30) == 0
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def test_a_training_that_does_not_fit_in_a_control_group_is_refused(group, here):
+    rows = [f"{'xy'[i % 2]}\t{text}\n" for i, text in enumerate(long_texts(24, 700_000))]
+    Path("long.tsv").write_text("label\ttext\n" + "".join(rows))
+    training = in_group(group, "train long.tsv --kernel spectrum:3-12 --device cpu -o out")
+    err = training.communicate(timeout=300)[1]
+    assert training.returncode == 1, err
+    assert re.search(r"predicted to take about .* MiB .*\(cgroup\) leaves .* MiB", err.splitlines()[-1])
+    assert not Path("out").exists()

@@ -33,7 +33,7 @@ from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
 #: A file has an index if the first prediction without it takes more than so many seconds or bytes.
-MOST_SECONDS, MOST_BYTES = 1.2, 300_000_000
+MOST_SECONDS, MOST_BYTES = 0.85, 250_000_000
 #: Symbols, times lengths and machines, from which an index is made in memory, for so many support vectors
 #: (five times as many with 16 machines); symbols from which texts are compressed.
 LEAST_COUNTED, FEW_VECTORS = 1 << 22, 200
