@@ -56,8 +56,10 @@ def test_rejected_and_ignored_answers_of_prodigy(write):
     corpus = read_corpus(path)
     assert (corpus.texts, corpus.labels) == ([TEXTS[0], TEXTS[3]], ["a", "b"])
     assert corpus.problems == [
-        ("teach.jsonl", "answers that are left out: 1 rejected, 1 ignored or cancelled")
+        ("teach.jsonl", "answers: 1 rejected, 1 ignored or cancelled and left out"),
+        ("2", "left out: it has no label, or a no"),
     ]
+    assert corpus.warnings == []
     assert read_corpus(write("teach.json", json.dumps(rows))).labels == ["a", "b"]
     assert read_documents(path).texts == TEXTS  # texts to classify
 
@@ -87,7 +89,7 @@ def test_answers_of_prodigy_for_the_same_text(write):
         for i, answer in enumerate(several.split())
     ]
     corpus = read_corpus(write("t.jsonl", jsonl(rows)))
-    assert (corpus.texts, corpus.labels) == (["v"], ["a"])
+    assert (corpus.texts, corpus.labels) == (["u", "v"], ["not a", "a"])
     assert any("left out without a majority: 1 " in note for _, note in corpus.problems)
 
 
@@ -101,7 +103,7 @@ def test_majority_of_label_studio(write):
     notes = dict(corpus.problems)
     assert notes["w"] == "left out: it has no label"  # a prediction is no answer
     said = [note for _, note in corpus.problems]
-    assert "answers that are left out: 0 rejected, 1 ignored or cancelled" in said
+    assert "answers: 0 rejected, 1 ignored or cancelled and left out" in said
     # Units {a, b, a} and {a, b}: D_o = 4, n = 5, n_a n_b = 6, so alpha = 1 - 4 * (4 / 2 + 2 / 1) / 12
     assert any("annotators: 2; not unanimous: 2; left out without a majority: 1" in note for note in said)
     assert any(note.endswith(f"alpha of all answers: {1 - 4 * 4 / 12:.3f}") for note in said)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ READ = [
     ("tsv_quoted.tsv", {}, 60, {"motor", "garden"}, "quotes"),
     ("orange.tab", {}, 40, {"motor", "garden"}, "further line of the header"),
     ("label_studio_min.json", SEVERAL, 60, {"motor", "garden", "law"}, None),
+    ("prodigy_binary.jsonl", {}, 40, {"GARDEN", "not GARDEN"}, "not GARDEN"),
     ("fasttext_comma.txt", SEVERAL, 60, {"motor", "garden", "law"}, "comma"),
     ("fasttext_glued.txt", {}, 60, {"motor", "garden", "law"}, "comma"),
     ("nominal.arff", {}, 40, {"motor", "garden"}, "language_class"),
@@ -48,6 +50,7 @@ REFUSED = [
     ("title_rows.xlsx", {}, r"header.*row 3"),
     ("text_tab_label.tsv", {}, r"swapped.*--text 1 --label 2"),
     ("german_numbers.csv", {"text": "Beschreibung", "target": "Betrag"}, r"--table decimal=comma"),
+    ("spacy_partial_cats.jsonl", SEVERAL, r"--positive"),
     ("numbers.arff", {}, r"--numbers a,b"),
     ("small.ris", {}, r"references.*CSV"),
 ]
@@ -82,6 +85,13 @@ def test_case_is_refused(file, options, pattern):
         read_corpus(CASES / file, **options)
     assert re.search(pattern, str(caught.value)), caught.value
     assert "--skip-invalid" not in str(caught.value)
+
+
+def test_answers_of_no_are_learnt_by_positive():
+    corpus = read_corpus(CASES / "spacy_partial_cats.jsonl", negatives=True).reduce_labels("garden")
+    assert Counter(corpus.labels).keys() == {"garden", "rest"}
+    asked = sum('"garden"' in line for line in (CASES / "spacy_partial_cats.jsonl").open())
+    assert len(corpus) == asked
 
 
 def test_numbers_with_a_comma():

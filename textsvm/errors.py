@@ -110,6 +110,8 @@ def one_line(text: str, most: int = MAX_MESSAGE) -> str:
     line = " ".join(text.split())
     if not line.isprintable():
         line = "".join(c if c.isprintable() or c in _JOINERS else "\ufffd" for c in line)
+    if len(line) > most:
+        line = re.sub(r"'([^']{40})[^']{20,}'", r"'\1…'", line)  # a long cell, before the middle
     if len(line) <= most:
         return line
     head = (most - len(_ELLIPSIS)) * 3 // 5

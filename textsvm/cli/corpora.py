@@ -72,7 +72,7 @@ def read(
             "target": learning.regress, "weight": learning.weights, "group": reading.groups,
             "headers": reading.headers, "level": reading.level,
             "label_separator": learning.separator, "annotators": reading.annotators,
-            "recorded": recorded or {},
+            "recorded": recorded or {}, "negatives": reading.positive is not None,
             "require_text": learning.learns and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip

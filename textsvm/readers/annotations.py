@@ -32,9 +32,11 @@ _LIST = re.compile(
 _BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")  #: List of labels that need no quotes
 _ABOUT = ("id", "part")  #: Fields that describe a text: its id, and its part of the corpus
 #: Verdicts of an annotator in Prodigy's words.
-ACCEPTED, REJECTED, OMITTED = "accept", "reject", "ignore"
+ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
+_VOTES = {ACCEPT: 1, REJECT: -1}
 #: Values of `ReadOptions.annotators` other than the name of an annotator.
 ALL, MAJORITY = "all", "majority"
+REJECTED = "\0rejected"  #: Column of the labels that a text is known not to have
 #: Column of the name of the annotator if `ReadOptions.group` asks for it, and its value without a name.
 ANNOTATOR, UNNAMED = "annotator", "\0"
 
@@ -44,7 +46,8 @@ class Annotation(NamedTuple):
 
     annotator: str
     labels: tuple[str, ...]
-    verdict: str = ACCEPTED
+    verdict: str = ACCEPT
+    rejected: tuple[str, ...] | None = None  #: Labels that the text does not have; None: all others
 
 
 class AnnotatedRow(NamedTuple):
@@ -89,8 +92,8 @@ def with_labels(
         by_name: dict[str, list[str]] = defaultdict(list)
         for answer in answers:
             counts[answer.verdict] += 1
-            if answer.verdict != OMITTED:
-                by_name[answer.annotator] += answer.labels if answer.verdict == ACCEPTED else ()
+            if answer.verdict != IGNORE:
+                by_name[answer.annotator] += answer.labels if answer.verdict == ACCEPT else ()
         names.update(by_name)
         units.append([tuple(sorted(set(labels))) for labels in by_name.values()])
         column = options.label_column or "label"
@@ -98,9 +101,12 @@ def with_labels(
             counts["no majority"] += not decided
             yield from ((number, line, {**row, column: labels}) for labels in decided)
             return
-        for name, labels in _labels_of(answers, by_name, options, counts):
+        explicit = any(answer.rejected is not None for answer in answers)
+        no = tuple(label for label, count in _votes(answers).items() if explicit and count < 0)
+        for name, labels in _labels_of(answers, by_name, options, counts) or [("", None)] * bool(no):
             by_annotator = options.group == ANNOTATOR and options.annotators != MAJORITY
-            about = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
+            about: Json = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
+            about |= {REJECTED: no} if explicit else {}
             yield number, line, {**row, **about, column: labels}
 
     for number, line, row in rows:
@@ -120,11 +126,19 @@ def with_labels(
     notes += _notes(counts, units)
 
 
+def _votes(answers: Iterable[Annotation]) -> Counter[str]:
+    """Answers for a label less those against it."""
+    votes = Counter[str]()
+    for answer in answers:
+        votes.update(dict.fromkeys(answer.labels, _VOTES.get(answer.verdict, 0)))
+        votes.subtract(answer.rejected or ())
+    return votes
+
+
 def _notes(counts: Counter[str], units: Sequence[Sequence[tuple[str, ...]]]) -> Iterator[str]:
     """Notes on the answers that are left out, and on the agreement; `units` are the answers on each text."""
-    if counts[REJECTED] or counts[OMITTED]:
-        omitted = f"{counts[REJECTED]:,} rejected, {counts[OMITTED]:,} ignored or cancelled"
-        yield f"answers that are left out: {omitted}"
+    if counts[REJECT] or counts[IGNORE]:
+        yield f"answers: {counts[REJECT]:,} rejected, {counts[IGNORE]:,} ignored or cancelled and left out"
     if several := sum(len(unit) > 1 for unit in units):
         yield (
             f"texts with several annotators: {several:,}; not unanimous: "
@@ -143,10 +157,7 @@ def _labels_of(
         named = ((name, x) for name, x in by_name.items() if options.annotators in (ALL, name))
         chosen = [(name, list(dict.fromkeys(labels))) for name, labels in named]
         return [(name, labels if several else labels[0]) for name, labels in chosen if labels or several]
-    votes = Counter[str]()
-    for answer in answers:
-        for label in dict.fromkeys(answer.labels):
-            votes[label] += {ACCEPTED: 1, REJECTED: -1}.get(answer.verdict, 0)
+    votes = _votes(answers)
     n, most = len(by_name), max(votes.values(), default=0)
     if not votes and answers and not n:  # all its answers were omitted
         return []
@@ -183,7 +194,7 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
             )
         case {"annotation": value, "annotation_agent": agent}:  # Argilla 1
             valid = value is not None and row.get("status") in (None, "Validated")
-            answer = Annotation(str(agent), _texts(value), ACCEPTED if valid else OMITTED)
+            answer = Annotation(str(agent), _texts(value), ACCEPT if valid else IGNORE)
             return AnnotatedRow({**(row.get("inputs") or {}), **row}, [answer])
         case {"annotations": [{"user": _}, *_] as entries}:  # doccano
             answers = [Annotation(str(entry["user"]), _texts(entry.get("label"))) for entry in entries]
@@ -195,7 +206,8 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
             return AnnotatedRow(fields, answers, decided=[] if label is None else [label])
         case {"cats": dict(cats)}:  # spaCy
             labels = tuple(name for name, value in cats.items() if value >= 0.5)
-            return AnnotatedRow(row, [Annotation("", labels)], note="the cats of at least 0.5 are the labels")
+            answer = Annotation("", labels, rejected=tuple(name for name in cats if name not in labels))
+            return AnnotatedRow(row, [answer], note="the cats of at least 0.5 are the labels")
         case {"messages": [{"role": _}, *_] as messages} | {"conversations": [{"from": _}, *_] as messages}:
             return _chat(row, messages)
     return _table_row(row, options)
@@ -211,7 +223,8 @@ def _prodigy(row: Json, verdict: str) -> AnnotatedRow:
     labels = _texts(row.get("label") if row.get("accept") is None else row["accept"])
     key = None if row.get("text") is None else repr((row["text"], about.get("id")))
     fields = {"id": row.get("_task_hash"), **row, **about}
-    return AnnotatedRow(fields, [Annotation(_annotator(row), labels, verdict)], key)
+    no = () if row.get("accept") is None and verdict != IGNORE else None
+    return AnnotatedRow(fields, [Annotation(_annotator(row), labels, verdict, no)], key)
 
 
 def _label_studio(row: Json, data: Json, options: ReadOptions) -> AnnotatedRow:
@@ -264,12 +277,12 @@ def _choices(annotation: Json, options: ReadOptions) -> Annotation:
             choices[name] = choices.get(name, ()) + names
     labels = _one_of(choices, options) or ()
     omitted = annotation.get("was_cancelled") or not labels
-    return Annotation(str(author), labels, OMITTED if omitted else ACCEPTED)
+    return Annotation(str(author), labels, IGNORE if omitted else ACCEPT)
 
 
 def _response(answer: Json) -> Annotation:
     submitted = answer.get("status", "submitted") == "submitted"
-    return Annotation(str(answer["user_id"]), _texts(answer["value"]), ACCEPTED if submitted else OMITTED)
+    return Annotation(str(answer["user_id"]), _texts(answer["value"]), ACCEPT if submitted else IGNORE)
 
 
 def _chat(row: Json, messages: list[Json]) -> AnnotatedRow:
@@ -293,7 +306,7 @@ def _table_row(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     text, label = options.columns.get("text", usual["text"]), options.label_column or usual["label"]
     if not _annotator(row) or not isinstance(text, str) or label not in row:
         return None
-    answer = Annotation(_annotator(row), _texts(row[label]), ACCEPTED if _texts(row[label]) else OMITTED)
+    answer = Annotation(_annotator(row), _texts(row[label]), ACCEPT if _texts(row[label]) else IGNORE)
     return AnnotatedRow({name: cell for name, cell in row.items() if name != label}, [answer], row.get(text))
 
 

@@ -47,7 +47,7 @@ FIRST_INDEX = "first_index"
 DECIMAL = "decimal"  #: Role of the decimal mark of a table
 NEEDS_QUOTES = "a text with the delimiter in it needs quotes"  #: Reason of rows with a wrong number of fields
 #: Attributes of a corpus with a value for each document.
-_LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "piece_of", "vectors")
+_LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "piece_of", "vectors", "rejected")
 
 
 class NumberCell(str):
@@ -59,7 +59,8 @@ class Document(NamedTuple):
 
     `columns` are texts and numbers that stay apart, the first text among them. `problem` says why a row
     holds no document, if `ReadOptions.keep_invalid` asks for such rows; `row` are all its cells, if
-    `ReadOptions.keep_rows` asks for them.
+    `ReadOptions.keep_rows` asks for them. `rejected` are labels that the document does not have, if others
+    are unknown.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Document(NamedTuple):
     columns: Mapping[str, str | float] | None = None
     problem: str | None = None
     row: Row | None = None
+    rejected: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class ReadOptions:
     separator: str | None = None  #: Of the cells of a table; None: detect it
     quote: str | None = None  #: Of cells with separators, "none" for ordinary characters; None: detect it
     decimal: str | None = None  #: Decimal mark of numbers, "," or "."; None: detect it
+    negatives: bool = False  #: Keep texts whose answers are all no, for `Corpus.reduce_labels`
     sheet: str | None = None  #: Of a spreadsheet, by name or number from 1; "all"
     encoding: str | None = None  #: Charset of texts and tables; None: detect it
     annotators: str = "majority"  #: Answers of annotators: "all", "majority", or the name of an annotator
@@ -267,6 +270,8 @@ class Corpus:
         Id, or file and line, of damaged or omitted documents, and the problem.
     warnings : list of str
         Sentences on data that contradict a guess of the reader.
+    rejected : list of (tuple of str or None), or None
+        Labels that a document is known not to have, if some are unknown.
     invalid : list of (int, Document)
         Rows without a text among documents to classify, and the number of documents before each.
     rows : list of mappings, or None
@@ -300,6 +305,7 @@ class Corpus:
     format: str = ""
     problems: Problems = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    rejected: list[tuple[str, ...] | None] | None = None
     invalid: list[tuple[int, Document]] = field(default_factory=list)
     targets: list[float] | None = None
     weights: list[float] | None = None
@@ -421,7 +427,10 @@ class Corpus:
     def with_two_labels(self, positive: str, negative: str) -> Corpus:
         """`reduce_labels` without its checks: a class may be empty."""
         sets = self._label_sets()
-        if negative == "rest":
+        if negative == "rest" and self.rejected is not None:
+            answers = enumerate(zip(sets, self.rejected, strict=True))
+            rows = [i for i, (x, no) in answers if positive in x or (x if no is None else positive in no)]
+        elif negative == "rest":
             rows = [i for i, labels in enumerate(sets) if labels]
         else:
             rows = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
@@ -600,6 +609,7 @@ def build_corpus(
         format=format,
         problems=problems,
         warnings=warnings,
+        rejected=[row.rejected for row in rows] if any(row.rejected is not None for row in rows) else None,
         targets=[row.target for row in rows if row.target is not None] or None,
         weights=[row.weight for row in rows if row.weight is not None] or None,
         groups=[row.group for row in rows if row.group is not None] or None,
@@ -623,7 +633,7 @@ def _values_to_learn(rows: Sequence[Document], labelled: bool) -> tuple[str, Seq
     if any(row.target is not None for row in rows):
         return "number to be predicted", [row.target for row in rows]
     if labelled and any(row.label is not None for row in rows):
-        return "label", [row.label for row in rows]
+        return "label", [() if row.label is None and row.rejected else row.label for row in rows]
     return "", [""] * len(rows)
 
 

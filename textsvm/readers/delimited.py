@@ -132,11 +132,12 @@ def _has_quotes(head: str, delimiter: str, cut: bool) -> bool:
     """Whether quotes enclose cells: rows become equal in width, or a whole column is in quotes."""
     lines = [line.split(delimiter) for line in head.splitlines() if line]
     quoted = [[cell.startswith('"') for cell in line] for line in lines]
-    if not any(map(any, quoted)) or _damage(head, delimiter, cut):
+    plain = _odd(Counter(map(len, lines)))
+    if not any(map(any, quoted)) or (damage := _damage(head, delimiter, cut)) > plain:
         return False
     doubled = any('""' in cell[1:-1] for line in lines for cell in line if cell.startswith('"'))
     columns = zip(*quoted[1:], strict=False) if len(lines) > _FEW_ROWS else ()
-    return doubled or len({*map(len, lines)}) > 1 or any(map(all, columns))
+    return doubled or damage < plain or any(map(all, columns))
 
 
 def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list[str]]:
@@ -145,15 +146,21 @@ def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list
 
 
 def _damage(head: str, delimiter: str, cut: bool) -> float:
-    """Number of rows with more or fewer fields than the first; infinite if quotes are invalid."""
-    widths: list[int] = []
+    """Number of rows with more or fewer fields than most; infinite if quotes are invalid."""
+    widths = Counter[int]()
     try:
         for row in _head_rows(head, delimiter, strict=True):
-            widths.append(len(row))
+            widths[len(row)] += 1
     except csv.Error as error:
         if not cut or "end of data" not in str(error):
             return float("inf")
-    return sum(width != widths[0] for width in widths if width)
+    return _odd(widths)
+
+
+def _odd(widths: Counter[int]) -> int:
+    """Number of rows that have more or fewer fields than most."""
+    del widths[0]
+    return widths.total() - max(widths.values(), default=0)
 
 
 def _is_escaped(head: str, delimiter: str, cut: bool) -> bool:

@@ -111,18 +111,13 @@ def is_lines(head: str) -> bool:
     """Whether all lines (the last may be cut off) have a label and a text after it."""
     lines = _head_lines(head)
     labelled = all(line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines)
-    return is_fasttext(head) or (bool(lines) and labelled)
+    return _fasttext_labels(head) is not None or (bool(lines) and labelled)
 
 
 def _head_lines(head: str) -> list[str]:
     """The lines with a text; the last may be cut off, and is left out if there are others."""
     lines = [line for line in head.split("\n") if line.strip()]
     return lines[:-1] or lines
-
-
-def is_fasttext(head: str) -> bool:
-    """Whether a share of the lines has a label of fastText."""
-    return _fasttext_labels(head) is not None
 
 
 def _fasttext_labels(head: str) -> re.Pattern[str] | None:

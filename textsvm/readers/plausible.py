@@ -21,6 +21,7 @@ from textsvm.readers.corpus import (
     NumberCell,
     ReadOptions,
     is_number,
+    note_left_out,
     split_label,
 )
 
@@ -51,11 +52,12 @@ _NAME = re.compile(r"[^\d\s]+(?:\s[^\d\s]+)?")  #: Of a column
 LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
 #: Words of another charset: symbols or capitals between small letters, or many letters with marks.
 _WORD = re.compile(
-    r"[^\W\d_]+(?:[\x80-\x9f¡-¨«¬¯-´¶¸-¿×÷‚„†‡ˆ‰‹‘“”˜›€][^\W\d_]+)+|"
+    r"[^\W\d_]+(?:[\x80-\x9f¡-¨«¬¯-´¶¸-¿×÷‚„†‡ˆ‰‹‘“”˜›€]+[^\W\d_]+)+|"
     r"[^\W\d_]*(?:[a-zß-ÿ][À-ÞŠŒŽŸ][a-zß-ÿ]|[À-ÿ]{4,})[^\W\d_]*"
 )
 _WITH_MARKS = re.compile(r"[^\W\d_]*[À-ÿ][^\W\d_]*")
-_CHARSETS = ("cp850", "cp1251", "mac_roman", "cp1250", "koi8_r", "cp1253", "cp866", "cp852")  #: Usual first
+#: Charsets in question, the usual first.
+_CHARSETS = ("cp850", "cp1251", "mac_roman", "cp1250", "koi8_r", "cp1253", "cp852", "iso8859_2")
 _SAMPLE = 2000  #: Documents in which words are looked for
 #: Numbers whose marks are surely decimal or of groups, by the decimal mark, and numbers that may be either.
 _SURELY = {
@@ -75,11 +77,16 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
     _check_charset(corpus, options)
     if not options.labelled:
         return corpus
-    corpus = _with_lists(corpus, options)
+    corpus = _with_lists(_with_answers(corpus, options), options)
     if corpus.format not in ("folders", "mail", "reuters", "fasta"):
         corpus = _without_foreign_rows(corpus, options)
     _check_swapped(corpus)
     return options.interpreted(corpus)
+
+
+def is_total(cell: str) -> bool:
+    """Whether a cell names a row of totals."""
+    return _TOTAL.fullmatch(cell.strip()) is not None
 
 
 def _single(corpus: Corpus) -> list[str]:
@@ -112,7 +119,7 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
         if numbers or counts[labels[i]] > 1 or not (bare or words & _HEADER_WORDS):
             break
         out[i] = "a further line of the header"
-    total = bool(_TOTAL.fullmatch(texts[last].strip()) or _TOTAL.fullmatch(labels[last]))
+    total = is_total(texts[last]) or is_total(labels[last])
     if numbers:
         sums: list[float] = [sum(numbers[:-1]), fmean(numbers[:-1]), last]
         total = total or (len(texts[last]) < half and any(isclose(numbers[-1], x) for x in sums))
@@ -195,6 +202,34 @@ def _separator_of(labels: Collection[str], several: bool) -> str | None:
     return None
 
 
+def _with_answers(corpus: Corpus, options: ReadOptions) -> Corpus:
+    """The corpus with answers of no: a class if there is a single label, else left out."""
+    if corpus.rejected is None or corpus.labels is None or options.negatives:
+        return corpus
+    yes = [{label} if isinstance(label, str) else {*label} for label in corpus.labels]
+    answers = [(x, no) for x, no in zip(yes, corpus.rejected, strict=True) if no is not None]
+    names = sorted({*chain.from_iterable(yes), *chain.from_iterable(no for _, no in answers)})
+    unknown = sum(len(x | {*no}) < len(names) for x, no in answers)
+    if options.label_separator is not None and unknown:
+        raise InputError(
+            f"{unknown:,} of {len(corpus):,} texts of {corpus.source} have answers for some of {len(names)} "
+            "labels, and an unasked label is unknown, not absent; learn a label from the texts that have an "
+            f"answer for it: --positive {names[0]}"
+        )
+    if options.label_separator is not None:
+        return corpus
+    if len(names) == 1:
+        negative = f"not {names[0]}"
+        options.warn(f"{corpus.source} has answers for a single label; no is the class {negative!r}")
+        return replace(corpus, labels=[names[0] if x else negative for x in yes])
+    rows = [i for i, (x, no) in enumerate(zip(yes, corpus.rejected, strict=True)) if x or no is None]
+    out = [corpus.ids[i] for i in sorted({*range(len(yes))} - {*rows})]
+    options.warn(*note_left_out(corpus.problems, corpus.source, len(yes), out, "it has no label, or a no"))
+    corpus = corpus.subset(rows)
+    single = all(len(yes[i]) == 1 for i in rows)
+    return replace(corpus, labels=[min(yes[i]) for i in rows]) if single else corpus
+
+
 # Numbers and charsets
 
 
@@ -231,7 +266,7 @@ def _check_charset(corpus: Corpus, options: ReadOptions) -> None:
     read = {
         charset: [x for word in sorted(words) if (x := _in_charset(word, charset))] for charset in _CHARSETS
     }
-    best = max(_CHARSETS, key=lambda charset: len(read[charset]))
+    best = max(_CHARSETS, key=lambda charset: sum(1 + x.islower() for x in read[charset]))
     if 2 * len(read[best]) > max(len(words), len(usual)):
         word = next((word for word in sorted(words) if _in_charset(word, best)), "")
         others = [name for name in _CHARSETS if len(read[name]) == len(read[best]) and name != best]
@@ -247,4 +282,6 @@ def _in_charset(word: str, charset: str) -> str:
         word = word.encode("cp1252", "textsvm-windows-1252").decode(charset, "replace")
     except UnicodeEncodeError:  # it was UTF-8
         return ""
-    return word if word.isalpha() and (word.isupper() or word[1:].islower()) else ""
+    script = {letter > "\u0370" for letter in word}  # Latin letters, or Greek and Cyrillic
+    letters = word.isalpha() and len(script) == 1 and not {*"ªºƒ"} & {*word}
+    return word if letters and (word.isupper() or word[1:].islower()) else ""

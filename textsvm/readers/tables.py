@@ -51,7 +51,7 @@ from textsvm.readers.corpus import (
 from textsvm.readers.delimited import USUAL_NAMES, CellRow, Cells, header_format
 from textsvm.readers.files import ARROW, OFFICE, ZIP, File, check_expansion, iterate_lines, with_progress
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
-from textsvm.readers.plausible import decimal_mark
+from textsvm.readers.plausible import decimal_mark, is_total
 from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
@@ -60,8 +60,8 @@ _ATTRIBUTE = re.compile(r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
 _TITLES = 20  #: First rows that may be titles above the header
 _BATCH = 1 << 12  #: Rows of Parquet that are read at a time
-#: Cells of columns of labels.
-_MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0}
+#: Cells of columns of labels: yes, no and unknown.
+_MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "": None}
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _RENAME = "rename one, or name it by its number"
 SAMPLE = 200_000  #: Cells of columns that are not read in which groups are looked for
@@ -87,7 +87,10 @@ def file_format(file: File, options: ReadOptions) -> str | None:
     if is_binary(head):
         return None
     text = decode(head)[0]
-    return table_format(file.name, text, options) or header_format(text, options)
+    format = table_format(file.name, text, options)
+    if format == "tsv" and "\t" not in text.partition("\n")[0]:
+        return header_format(text, options) or format
+    return format or header_format(text, options)
 
 
 def table_format(name: str, head: str, options: ReadOptions) -> str | None:
@@ -293,6 +296,8 @@ class _DocumentRows:
             ragged = isinstance(row, InvalidRow) and row.ragged
             named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
             blank = isinstance(row, Mapping) and not any((_string(row.get(x)) or "").strip() for x in named)
+            if isinstance(row, Mapping) and any(is_total(x) for x in row.values() if isinstance(x, str)):
+                blank, problem = True, "a row of totals without a text"
             self.invalid.add(line, problem, ragged=ragged, blank=blank)
             return None
         name = self._first(row, "id") if isinstance(row, Mapping) else None
@@ -316,9 +321,9 @@ class _DocumentRows:
     def _of_cells(self, row: Row, place: str, identifier: str) -> Document:
         roles = self._roles
         weight = parse_weight(self._number(row, "weight", place, needed=True), place)
-        labels = exports.choices_in(self._first(row, "label"))
+        labels, rejected = exports.choices_in(self._first(row, "label")), row.get(exports.REJECTED)
         if len(roles["label"]) > 1:
-            labels = _marked_labels(row, roles["label"], place)
+            labels, rejected = _marked_labels(row, roles["label"], place)
         check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
         texts = [row.get(name) for name in roles["text"]]
         part = _string(self._first(row, "part")) if roles["part"] else self._part
@@ -333,6 +338,7 @@ class _DocumentRows:
             self._number(row, "target", place, needed=False),
             weight,
             group,
+            rejected=rejected,
         )
 
     def _columns(self, row: Row, place: str) -> dict[str, str | float]:
@@ -379,13 +385,14 @@ def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
                 )
 
 
-def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...]:
-    """The labels whose columns hold 1; InputError for other values than 0 and 1."""
+def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[Label, tuple[str, ...] | None]:
+    """The labels whose columns hold 1, and those with 0 if others are unknown; InputError for other cells."""
     cells = {name: (_string(row.get(name)) or "").strip().lower() for name in names}
     for name, mark in cells.items():
         if mark not in _MARKS:
-            raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0 and 1")
-    return tuple(name for name in names if _MARKS[cells[name]])
+            raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0, 1 or nothing")
+    yes, no = (tuple(name for name in names if _MARKS[cells[name]] == value) for value in (1, 0))
+    return yes, no if len(yes) + len(no) < len(names) else None
 
 
 def _string(value: object) -> str | None:
@@ -769,7 +776,9 @@ def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRo
         raise InputError(
             f"{file.name}: the sheets differ in their columns; read them one by one with --sheet"
         )
-    rows = chain.from_iterable(table.rows for table in tables)
+    rows: Iterable[NamedRow] = chain.from_iterable(table.rows for table in tables)
+    if len(tables) > 1:  # the rows of all sheets are numbered, for their ids
+        rows = ((number, line, row) for number, (_, line, row) in enumerate(rows, 1))
     place = f" (sheet {sheets[0].name!r}; others, for --sheet: {others})" if others else ""
     return replace(tables[0], rows=rows, sheet=place)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -15,6 +17,8 @@ from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark, decode
 from textsvm.readers.tables import SourceRow, TableForm
 from textsvm.reporting.tables import DIALECTS, fill, line_of, quoted, write_table
+
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")  #: Label that a spreadsheet shows as it is written
 
 
 @dataclass
@@ -35,6 +39,7 @@ class LabelledRows:
     _charset: str = "utf-8"
     _end: str = "\n"
     _pending: str = ""  #: Line end that the last line lacks
+    _comma: bool = False  #: Whether numbers of the table have a decimal comma
     _collected: list[tuple[Json, Mapping[str, Any]]] = field(default_factory=list)
 
     def write(self, row: Json, cells: Mapping[str, object] | None) -> None:
@@ -46,7 +51,7 @@ class LabelledRows:
             self._begin(cells)
         for name in cells.keys() - set(self._inputs):
             self.lost.setdefault(name, f"{name!r} ({row['id']})")
-        values = [row.get(name) for name in self.added]
+        values = [self._cell(row.get(name)) for name in self.added]
         if self.format not in DIALECTS:
             self._collected.append((dict(zip(self._names, values, strict=True)), cells))
         elif self._form and isinstance(cells, SourceRow) and cells.form.dialect == self._form.dialect:
@@ -79,6 +84,8 @@ class LabelledRows:
             self.say(f"note: some names are in the table; the new columns are {', '.join(names)}")
         if form and form.format == self.format:
             self._keep_form(form)
+        elif form and (form.format, self.format) == ("excel", "csv"):
+            self.stream.write(BOM_UTF8)  # without it, Excel takes letters for those of another encoding
         if form and not form.headed:
             self.say(f"note: the table has no header; {' and '.join(names)} are its last columns")
         elif self._form:
@@ -100,6 +107,7 @@ class LabelledRows:
                 f"{form.file.name}; name a .jsonl or .xlsx file, or convert the table to UTF-8"
             )
         self._form, self._end = form, _end_of(form.header) or "\n"
+        self._comma = form.delimiter == ";" and re.search(rb';"?-?\d+,\d+"?[;\r\n]', head) is not None
         self.stream.write(mark)
 
     def _extended(self, raw: str, cells: Sequence[str], values: Sequence[object]) -> str:
@@ -111,6 +119,15 @@ class LabelledRows:
         padding = [""] * (len(self._inputs) - len(cells))
         added = self._line(values, csv.QUOTE_ALL if every else None)
         return self._delimiter.join([text, *padding, added]) + end
+
+    def _cell(self, value: object) -> object:
+        """A value in the form of the table; in workbooks, labels that are all numbers are numbers."""
+        if self._comma and isinstance(value, float):
+            return str(value).replace(".", ",")
+        classes = self.labels[:-2]
+        if self.format == "xlsx" and value in classes and all(map(_NUMBER.fullmatch, classes)):
+            return float(str(value)) if "." in str(value) else int(str(value))
+        return value
 
     @property
     def _delimiter(self) -> str:
