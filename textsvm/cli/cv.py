@@ -82,7 +82,7 @@ def cv(
 
     tested = settings.single(model_options, learning)
     documents = corpora.read(console, corpus, reading, learning, kernel=tested.kernel)
-    tested = settings.settle(console, tested, model_options.kernel.named, documents)
+    tested = settings.settle(console, tested, model_options.kernel.named, documents, auto=True)
     documents = corpora.cut(console, documents, learning)
     truth = corpora.targets(documents, learning.multilabel)
     console.say(f"note: {corpora.summary(documents, statistics.label_counts(documents))}")

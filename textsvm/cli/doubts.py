@@ -80,7 +80,7 @@ def doubts(
     learning = options.LearningOptions()
     tested = settings.single(model_options, learning)
     documents = corpora.read(console, corpus, reading, learning, kernel=tested.kernel)
-    tested = settings.settle(console, tested, model_options.kernel.named, documents)
+    tested = settings.settle(console, tested, model_options.kernel.named, documents, auto=False)
     labels = corpora.targets(documents)
     corpora.check_classes(documents, reading.label)
     console.lap("read")

@@ -66,7 +66,7 @@ def map(
     console = Console(printing.quiet)
     compared = settings.checked(lambda: ClassifierSettings(drawing.kernel.single("fast")))
     documents = corpora.read(console, corpus, reading, options.NoLearning(), kernel=compared.kernel)
-    compared = settings.settle(console, compared, drawing.kernel.named, documents)
+    compared = settings.settle(console, compared, drawing.kernel.named, documents, auto=False)
     documents = corpora.cut(console, documents, cutting)
     drawn = class_map.sample(documents.labels, len(documents))
     if len(drawn) < len(documents):

@@ -130,13 +130,13 @@ def checked(make: Callable[[], Settings]) -> Settings:
     return settings
 
 
-def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus) -> Settings:
-    """Settings with the kernel that fits the documents of a corpus; it is reported if none was named."""
+def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus, auto: bool) -> Settings:
+    """Settings with the kernel that fits a corpus, reported if none was named; `auto` chooses on columns."""
     kernel = kernel_for(settings.kernel if is_named else None, corpus, settings.encoder)
     if not 1e-6 <= (C := settings.as_dict().get("C", 1.0)) <= 1e6:
         console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
-    chosen = not is_named and isinstance(settings, ClassifierSettings) and kind_of(corpus) == "columns"
-    if kernel is None or chosen:
+    chosen = auto and isinstance(settings, ClassifierSettings) and kind_of(corpus) == "columns"
+    if kernel is None or (chosen and not is_named):
         return settings
     settings = replace(settings, kernel=kernel)
     check(settings)

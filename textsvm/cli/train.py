@@ -120,7 +120,7 @@ def train(
     if task.without_texts:
         machine.source.require_weights()
     documents = corpora.read(console, corpus, reading, learning, kernel=machine.kernel)
-    machine = settings.settle(console, machine, model_options.kernel.named, documents)
+    machine = settings.settle(console, machine, model_options.kernel.named, documents, auto=True)
     if task.without_texts:
         machine.source.require_weights()
     about = {"update": model_files.update_facts(documents, corpus, reading, learning)}

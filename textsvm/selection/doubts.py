@@ -31,6 +31,7 @@ from textsvm.choice.candidates import has_words
 from textsvm.errors import InputError
 from textsvm.gram.nearest import NeighbourTable, nearest
 from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.inputs import as_texts
 from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
 from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.runtime import device as devices
@@ -193,7 +194,7 @@ def doubts(
     examples, target, _ = read_training_data(settings, texts, labels, None, groups=groups)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(settings.kernel):
-        settings = replace(settings, kernel=plain_kernel(examples))
+        settings = replace(settings, kernel=plain_kernel(as_texts(examples)))
     leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves
     if any(getattr(leaf, "odds", False) for leaf in leaves):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
