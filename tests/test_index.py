@@ -265,6 +265,18 @@ def test_exports_are_those_of_the_texts(indexed, path, tmp_path):
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
+def test_exports_of_models_that_would_make_an_index_in_memory(path, tmp_path, monkeypatch):
+    model = SVC(KERNELS[9], C=5).fit(TEXTS, THREE)
+    export(model, tmp_path / "a.html")
+    loaded = saved(model, path)
+    monkeypatch.setattr(source, "LEAST_COUNTED", 1)
+    assert isinstance(
+        loaded.predictor.prepare(loaded.reader, devices.select("cpu")).parts[0].space, PmerIndex
+    )
+    export(loaded, tmp_path / "b.html")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
 def test_small_models_stay_as_they_are(path):
     saved(SVC(Spectrum(3)).fit(TEXTS, LABELS), path)
     assert read_content(path).header["format_version"] == FORMAT_VERSION

@@ -237,8 +237,7 @@ def first_prediction(model: TrainedModel, path: Path) -> FirstPrediction | None:
     if not isinstance(model.reader, Source):
         return None
     with path.open("rb") as file:
-        start = file.read(8)
-        header = unambiguous_json(file.read(_end_of_head(start) - 8))
+        header = unambiguous_json(file.read(_end_of_head(file.read(8)) - 8))
     mapped = _header_of(path, header)["format_version"] == MAPPED
     machines, size = len(model.predictor.intercept), path.stat().st_size
     return model.reader.first_prediction(model.support, machines, size, mapped)

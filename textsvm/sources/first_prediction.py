@@ -15,8 +15,8 @@ from textsvm.runtime.compiled import NUMPY_SIZE
 LIBRARIES, NUMBA = (0.25, 68 << 20), (0.35, 75 << 20)
 #: Seconds to count an occurrence by NumPy and by compiled functions: in training texts, and in a new text.
 COUNT, NEW = (1.2e-7, 8e-9), (5e-8, 3e-8)
-#: Seconds to store an entry by compiled functions, and to hash and map a byte of a file with an index.
-STORE, READ = 5e-8, 1.6e-9
+#: Seconds to store an entry, likewise, and to hash and map a byte of a file with an index.
+STORE, READ = (0.0, 5e-8), 1.6e-9
 #: Bytes of an entry in an index, or as weights, and for each machine; of an occurrence in a new text; of a
 #: byte of a file that is mapped.
 INDEXED, WEIGHED, MACHINE, NEW_BYTES, MAPPED = 17, 20, 1, 8, 1.3
@@ -46,11 +46,9 @@ class FirstPrediction(NamedTuple):
 
     @classmethod
     def _of(cls, seconds: float, used: float, vectors: int, new: int, times: int = 2) -> FirstPrediction:
-        counted = vectors * new
-        compiled = times * PASSES * (counted + new) > NUMPY_SIZE
+        compiled = times * PASSES * (vectors + 1) * new > NUMPY_SIZE
         for libraries in (LIBRARIES, NUMBA)[: 1 + compiled]:
             seconds, used = seconds + libraries[0], used + libraries[1]
-        if compiled:
-            seconds += STORE * vectors * entries_of(new)
-        seconds += COUNT[compiled] * counted + NEW[compiled] * new
+        seconds += vectors * (COUNT[compiled] * new + STORE[compiled] * entries_of(new))
+        seconds += NEW[compiled] * new
         return cls(seconds, round(used + NEW_BYTES * new))

@@ -121,19 +121,20 @@ def bucket_starts(keys: AnyArray) -> AnyArray:
 def _ordered_rows(table: FeatureTable, order: Ints) -> tuple[Floats, Ints | None]:
     """`PackedTable.weights` and `more` of strings in this order."""
     weights, first_rows = cumulated(table), np.cumsum(table.rows) - table.rows
-    repeats = table.rows[order] - 1
+    repeats, n = table.rows[order] - 1, len(order)
     more = np.concatenate([[0], np.cumsum(repeats)])
     number = np.arange(more[-1]) - np.repeat(more[:-1], repeats)
-    extra = weights[np.repeat(first_rows[order], repeats) + 1 + number]
-    spare = np.zeros((1, weights.shape[1]))
-    return np.concatenate([weights[first_rows[order]], spare, extra]), more if len(extra) else None
+    rows = np.zeros((n + 1 + len(number), weights.shape[1]))
+    np.take(weights, first_rows[order], axis=0, out=rows[:n], mode="clip")
+    rows[n + 1 :] = weights[np.repeat(first_rows[order], repeats) + 1 + number]
+    return rows, more if len(number) else None
 
 
 def cumulated(table: FeatureTable) -> Floats:
     """Sums of the weights of the first 1, 2, ... occurrences of each string."""
-    weights = table.weights.copy()
-    ends = np.cumsum(table.rows)
-    for place in np.flatnonzero(table.rows > 1):
+    repeated, ends = np.flatnonzero(table.rows > 1), np.cumsum(table.rows)
+    weights = table.weights.copy() if len(repeated) else table.weights
+    for place in repeated:
         part = slice(ends[place] - table.rows[place], ends[place])
         weights[part] = np.cumsum(weights[part], axis=0)
     return weights

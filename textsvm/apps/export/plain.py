@@ -23,6 +23,7 @@ from textsvm.model.settings import Settings
 from textsvm.model.top_features import TopFeatures
 from textsvm.model.trained import as_model, is_ours
 from textsvm.runtime import device as devices
+from textsvm.sources.base import KernelSource
 from textsvm.version import __version__
 
 #: Information of a model that exported files repeat: no paths, no ids of training texts.
@@ -170,7 +171,8 @@ def _terms(model: TrainedModel) -> Sequence[FeatureTerm]:
             "bounded-gap, and sums of these"
         )
     with model.at_work(cpu := devices.select("cpu")):
-        predictor: Any = model.predictor.prepare(model.reader, cpu)
+        reader: Any = model.reader
+        predictor: Any = KernelSource.predictor(reader, model.support, model.predictor.dual_coef, cpu)
         terms: Sequence[FeatureTerm] = predictor.feature_terms(model.support.documents)
     for encoder in dict.fromkeys(term.view.encoder for term in terms if term.view.encoder is not None):
         word_piece(encoder.tokenizer)

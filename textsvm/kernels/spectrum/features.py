@@ -460,18 +460,18 @@ def _table(
     owner = np.repeat(np.arange(len(codes)), np.diff(starts))
     number = np.arange(len(row)) - (starts[:-1] - starts[0])[owner] + 1
     rows = np.zeros(len(codes), np.int64)  # up to the last occurrence with a weight
-    np.maximum.at(rows, owner[row >= 0], number[row >= 0])
+    rows[owner[row >= 0]] = number[row >= 0]  # ascending: the last is the largest
     has_row = rows > 0
     if factors is not None:
         has_row |= factors[pmers] != unknown
     rows = np.where(has_row, np.maximum(rows, 1), 0)
     row = row[number <= rows[owner]]
-    weights = np.where(row[:, None] >= 0, vectors.weights[row] if len(vectors.weights) else 0.0, 0.0)
+    weights = np.zeros((len(row), vectors.weights.shape[1]))
+    weights[row >= 0] = vectors.weights[row[row >= 0]]
     p = codes.shape[1]
     return FeatureTable(
         np.arange(p)[None], p, np.ones(1), 1, codes[has_row].astype(np.int64),
-        None if factors is None else factors[pmers][has_row], rows[has_row],
-        weights.reshape(len(row), vectors.weights.shape[1]).astype(np.float64),
+        None if factors is None else factors[pmers][has_row], rows[has_row], weights,
     )  # fmt: skip
 
 
