@@ -48,7 +48,6 @@ _TOTAL = re.compile(
     r"mittelwert|durchschnitt|suma|totale?s?|итого|合計|总计)(?: \S+)?\s*:?",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"[^\d\s]+(?:\s[^\d\s]+)?")  #: Of a column
 LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
 #: Words of another charset: symbols or capitals between small letters, or many letters with marks.
 _WORD = re.compile(
@@ -110,19 +109,19 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     several = [label for label, count in counts.items() if count > 1]
     if n < _FEW or len(texts) < n or not (numbers or counts.total() > len(several) > 0):
         return corpus
-    shortest, half = min(map(len, islice(texts, _HEADER_LINES, n))), sorted(map(len, texts))[n // 2] / 2
+    half = sorted(map(len, texts))[n // 2] / 2
     if numbers is None and sum(counts[label] for label in several) < _IN_CLASSES * n - 2:
         return corpus
     for i in range(_HEADER_LINES):
-        words, name = {texts[i].strip().casefold(), labels[i].casefold()}, _NAME.fullmatch(texts[i].strip())
-        bare = name and len(texts[i]) < min(half, shortest)
-        if numbers or counts[labels[i]] > 1 or not (bare or words & _HEADER_WORDS):
+        words = {texts[i].strip().casefold(), labels[i].casefold()}
+        if numbers or counts[labels[i]] > 1 or not words & _HEADER_WORDS:
             break
         out[i] = "a further line of the header"
     total = is_total(texts[last]) or is_total(labels[last])
     if numbers:
-        sums: list[float] = [sum(numbers[:-1]), fmean(numbers[:-1]), last]
-        total = total or (len(texts[last]) < half and any(isclose(numbers[-1], x) for x in sums))
+        whole = sum(numbers[:-1])
+        total &= any(isclose(numbers[-1], x) for x in (whole, whole / last, last))
+        total |= len(texts[last]) < half and isclose(numbers[-1], whole) and whole > max(numbers[:-1])
     else:
         total = total or (is_number(labels[last]) and not any(map(is_number, several)))
         total = total and counts[labels[last]] == 1
@@ -238,22 +237,26 @@ def decimal_mark(columns: Mapping[str, Iterable[object]], separator: str | None,
 
     Numbers such as 1.932 that are separated by commas have a point, unless whole numbers are among them.
     """
+    found, doubtful = set[str](), list[tuple[str, list[str]]]()
     for name, column in columns.items():
         texts = (cell for cell in column if isinstance(cell, str) and not isinstance(cell, NumberCell))
         cells = ["".join(text.split()) for text in texts]
-        marks = [mark for mark in ",." if any(map(_SURELY[mark].fullmatch, cells))]
+        marks = {mark for mark in ",." if any(map(_SURELY[mark].fullmatch, cells))}
         unclear = [cell for cell in cells if _EITHER.fullmatch(cell)]
-        if not marks and separator == "," and all("." in cell for cell in unclear):
-            marks = ["."] if len(unclear) < _HEADER_LINES or not any(map(str.isdecimal, cells)) else []
-        if len(marks) == 1:
-            return marks[0]
-        if marks or unclear:
-            examples = first_few([*dict.fromkeys(unclear or cells)])
-            raise InputError(
-                f"{file}: is the decimal mark of {name!r} a comma or a point ({examples})? Add --table "
-                "decimal=comma or decimal=point"
-            )
-    return None
+        if unclear and not marks and separator == "," and all("." in cell for cell in unclear):
+            marks = {"."} if len(unclear) < _HEADER_LINES or not any(map(str.isdecimal, cells)) else set()
+        found |= marks
+        if unclear or marks:
+            doubtful.append((name, [*dict.fromkeys(unclear or cells)]))
+    if len(found) == 1:
+        return found.pop()
+    if not doubtful:
+        return None
+    name, examples = doubtful[-1]
+    raise InputError(
+        f"{file}: is the decimal mark of {name!r} a comma or a point ({first_few(examples)})? Add --table "
+        "decimal=comma or decimal=point"
+    )
 
 
 def _check_charset(corpus: Corpus, options: ReadOptions) -> None:

@@ -56,7 +56,9 @@ from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
 #: Name of an attribute of ARFF, and a cell of a row with its comma.
-_ATTRIBUTE = re.compile(r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s+(.)""", re.IGNORECASE)
+_ATTRIBUTE = re.compile(
+    r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{]+)(?:\s+|(?=\{))(\S)""", re.IGNORECASE
+)
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
 _TITLES = 20  #: First rows that may be titles above the header
 _BATCH = 1 << 12  #: Rows of Parquet that are read at a time
@@ -445,7 +447,7 @@ class TableRows:
             numbers, number = sum(map(is_number, below)), is_number(cell)
             if numbers == (0 if number else len(below)):
                 return []
-            columns += [i] if number or cell in map(str.strip, below) else []
+            columns += [i] if number or (cell and cell in map(str.strip, below)) else []
         return columns
 
 
@@ -666,8 +668,11 @@ def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRow
     """ARFF of Weka with rows of all attributes."""
     lines, names = enumerate(iterate_lines(file, problems), 1), list[str]()
     typed: dict[str, list[str]] = {"label": [], "text": [], "numbers": []}
-    for _, line in lines:
-        if match := _ATTRIBUTE.match(line):
+    for n, line in lines:
+        match = _ATTRIBUTE.match(line)
+        if not match and line.strip().lower().startswith("@attribute"):
+            raise InputError(f"{file.name}, line {n}: an attribute needs a name and a type")
+        if match:
             names.append(exports.unquoted(match[1]))
             role = {"{": "label", "s": "text", "d": ""}.get(match[2].lower(), "numbers")
             typed.get(role, []).append(names[-1])
@@ -755,7 +760,9 @@ def _records(value: Any, options: ReadOptions) -> list[Any] | None:
     if len(arrays) == 1:
         return arrays[0]
     if members and all(isinstance(column, list) for column in members):
-        return [dict(zip(value, row, strict=True)) for row in zip(*members, strict=False)]
+        if len({*map(len, members)}) > 1:
+            return None
+        return [dict(zip(value, row, strict=True)) for row in zip(*members, strict=True)]
     if not members or not all(isinstance(column, dict) for column in members):
         return None
     index = dict.fromkeys(name for column in members for name in column)
