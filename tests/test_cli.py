@@ -166,7 +166,7 @@ def test_train_reports_what_a_script_needs(model):
         "model", "estimator", "device", "kernel", "kernel_spelled", "kernel_matrix", "n_train", "classes",
         "n_support", "chosen", "C", "loss",
         "machines", "iterations", "converged", "status", "objective", "duality_gap", "seconds", "holdout",
-        "estimate", "bytes", "texts",
+        "estimate", "bytes", "texts", "prediction",
     }  # fmt: skip
     assert report["texts"]
     assert report["bytes"] == path.stat().st_size

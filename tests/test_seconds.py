@@ -74,7 +74,7 @@ CALLS = {
 #: Commands that serve until they are ended.
 SERVERS = {"label", "mail", "serve"}
 #: Commands without the option --device.
-WITHOUT_DEVICE = {"corpus", "devices", "explain", "export", "model", "verify"}
+WITHOUT_DEVICE = {"corpus", "devices", "explain", "export", "map", "model", "verify"}
 
 
 def assert_they_add_up(work):

@@ -186,9 +186,11 @@ class Weighing:
         gram = self.gram(replace(default, parts=()).kernel())
         for name in default.columns[1:] and default.columns:
             columns = tuple(other for other in default.columns if other != name)
+            if not columns:
+                break
             fewer = replace(of(columns), parts=default.parts)
             without = self.gram(replace(fewer, parts=()).kernel())
-            if columns and _gain(self.margins(gram), self.margins(without)) > 0:
+            if _gain(self.margins(gram), self.margins(without)) > 0:
                 default, gram = fewer, without
         return default, gram
 

@@ -114,8 +114,9 @@ class Ranks(Standard):
 
     @classmethod
     def from_state(cls, state: Arrays) -> Ranks:
-        standard, quantiles = Standard.from_state(state), state["quantiles"]
-        if quantiles.dtype != np.float64 or quantiles.shape != (len(standard.mean) // WAVES, QUANTILES):
+        standard, quantiles = Standard.from_state(state), state.get("quantiles", np.empty(0))
+        shape = len(standard.mean) // WAVES, QUANTILES
+        if quantiles.dtype != np.float64 or quantiles.shape != shape or not np.isfinite(quantiles).all():
             raise InputError("the quantiles of its numbers are damaged; train the model again")
         return cls(standard.mean, standard.scale, quantiles)
 
