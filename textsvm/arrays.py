@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: NumPy or CuPy array, also a sparse matrix of SciPy or CuPy; the device decides.
-Array: TypeAlias = Any
+Array: TypeAlias = Any  #: NumPy or CuPy array, also a sparse matrix of SciPy or CuPy; the device decides.
 #: NumPy array of any type of elements.
 AnyArray: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
@@ -17,16 +16,12 @@ Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Floats32: TypeAlias = NDArray[np.float32]
 Ints32: TypeAlias = NDArray[np.int32]
-#: Keys of p-mers, and sets of bits.
-Words: TypeAlias = NDArray[np.uint64]
+Words: TypeAlias = NDArray[np.uint64]  #: Keys of p-mers, and sets of bits.
 #: int32 or int64, as few bytes as the largest number needs.
 SignedInts: TypeAlias = NDArray[np.signedinteger]
-#: uint8, uint16 or uint32, such as codes of symbols.
-UnsignedInts: TypeAlias = NDArray[np.unsignedinteger]
-#: Object of a JSON document.
-Json: TypeAlias = dict[str, Any]
-#: Arrays of a file, by name.
-Arrays: TypeAlias = dict[str, NDArray[Any]]
+UnsignedInts: TypeAlias = NDArray[np.unsignedinteger]  #: uint8, uint16 or uint32, such as codes of symbols.
+Json: TypeAlias = dict[str, Any]  #: Object of a JSON document.
+Arrays: TypeAlias = dict[str, NDArray[Any]]  #: Arrays of a file, by name.
 
 
 def runs_of(numbers: AnyArray) -> list[tuple[int, int]]:

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 #: Maximum number of characters of a message.
 MAX_MESSAGE = 300
 _ELLIPSIS = " … "
-#: Zero-width joiners, which some scripts need between letters.
-_JOINERS = "\u200c\u200d"
+_JOINERS = "\u200c\u200d"  #: Zero-width joiners, which some scripts need between letters.
 # Control characters except line feed and tab, lone surrogates, Unicode line separators, and characters that
 # reorder the text around them (embeddings, overrides, isolates; direction marks stay, scripts need them).
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")

@@ -42,8 +42,7 @@ COLUMN = 1.4e-8  #: Seconds per entry and column, in addition
 #: decisions stay the same.
 TOLERANCE = 0.1
 FOLDS = 3
-#: Values of C of a trial, as multiples of a candidate's C.
-FACTORS = (1.0, 2 / 3, 2.0)
+FACTORS = (1.0, 2 / 3, 2.0)  #: Values of C of a trial, as multiples of a candidate's C.
 #: Kernel value from which texts are near-copies, such as versions of an article, which share a fold.
 COPY_SIMILARITY = 0.7
 #: Smallest time limit of the trials and of the search for near-copies, in seconds.
@@ -55,8 +54,7 @@ WEIGHTS = (0.15, 0.3, 0.5)  #: Weights of a kernel beside the others that are co
 MOST_WEIGHED = 500  #: Maximum number of texts on which these weights are compared
 RIDGE = 0.5  #: Ridge of the regressions by which they are compared
 GroupPair: TypeAlias = tuple[Ints | None, Ints | None]  #: Groups of the user, and of copies
-#: Smallest and largest logarithm of the scale of decision values.
-SCALES = (-3.0, 4.0)
+SCALES = (-3.0, 4.0)  #: Smallest and largest logarithm of the scale of decision values.
 
 
 @dataclass(frozen=True)

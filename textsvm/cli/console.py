@@ -52,18 +52,15 @@ STAGES = {
 }
 
 _json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each line
-#: Exit code of Typer after Ctrl-C.
-INTERRUPTED = 130
+INTERRUPTED = 130  #: Exit code of Typer after Ctrl-C.
 #: Exit code if the reader of the output has ended (head, less): 128 + SIGPIPE, as of other Unix tools.
 CLOSED_PIPE = 141
 #: Parts of error messages of the system that mean a lack of main memory.
 _NO_MEMORY = ("failed to map segment", "can't start new thread", "Cannot allocate memory")
 #: Error numbers of writing to a full disk or beyond a quota.
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
-#: Counter of JSON lines written to stdout.
-_printed = count()
-#: End of messages about numbers with a decimal comma.
-DECIMALS = "decimals have a point, as in 0.5"
+_printed = count()  #: Counter of JSON lines written to stdout.
+DECIMALS = "decimals have a point, as in 0.5"  #: End of messages about numbers with a decimal comma.
 
 
 class WrongUsage(InputError):
@@ -418,8 +415,7 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-#: Signals received so far, with their times in seconds.
-_signals: list[tuple[signal.Signals, float]] = []
+_signals: list[tuple[signal.Signals, float]] = []  #: Signals received so far, with their times in seconds.
 #: A repeated signal within so many seconds, as `timeout` and terminals send it, does not stop the cleanup.
 _REPEAT_SECONDS = 1.0
 

@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 
 #: Kernel of an estimator: an object, a Python function, or the name of a way to choose it.
 KernelOrName: TypeAlias = Kernel | KernelFunction | str | None
-#: Name of the format of Reuters-21578 with Lewis' split instead of ModApte.
-LEWIS = "reuters-lewis"
-#: Codes of bases that may be one of several.
-_AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
+LEWIS = "reuters-lewis"  #: Name of the format of Reuters-21578 with Lewis' split instead of ModApte.
+_AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)  #: Codes of bases that may be one of several.
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
 GIANT, GIANT_RATIO = 1_000_000, 1_000
 

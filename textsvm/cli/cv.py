@@ -50,8 +50,7 @@ class CvOptions:
         return output.checked({"the corpus": corpus})
 
 
-#: Fields of groups that are no options of `cv`.
-_WITHOUT = {"tol", "store", "solver", "figures", "mistakes"}
+_WITHOUT = {"tol", "store", "solver", "figures", "mistakes"}  #: Fields of groups that are no options of `cv`.
 
 
 @partial(options.with_groups, without=_WITHOUT)

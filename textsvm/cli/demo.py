@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 MESSAGE = (
     "Hi Anna, see you on Friday? You were chosen for a pr1ze of 900 euros, cla1m your free phone: reply YES"
 )
-#: Commonest class of the sample.
-MOST = "ham"
-#: Number of listed words.
-WORDS = 5
+MOST = "ham"  #: Commonest class of the sample.
+WORDS = 5  #: Number of listed words.
 
 
 def demo(device: options.Device = "auto") -> None:

@@ -33,8 +33,7 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, n_threads
 
-#: Documents of a training: enough for the planner to choose the methods for large data.
-DOCUMENTS = 2000
+DOCUMENTS = 2000  #: Documents of a training: enough for the planner to choose the methods for large data.
 #: Maximum memory of a process on the GPU.
 BYTES_PER_PROCESS = 2 << 30
 OF_VECTORS = ("linear", "polynomial", "gaussian", "sigmoid")

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from textsvm.arrays import Json
     from textsvm.model.trained import TrainedModel
 
-#: Most models in a comparison.
-MOST_MODELS = 8
+MOST_MODELS = 8  #: Most models in a comparison.
 
 
 @dataclass(frozen=True)

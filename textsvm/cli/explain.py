@@ -33,12 +33,9 @@ FEATURE_LINES = Kind("features as JSON Lines", rb'\{"label": [^\n]*"features": '
 FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
     "on #d6e8f4", "on #a9cfe8", "on #74b1d9", "on #3f92c9",
 )  # fmt: skip
-#: Most symbols shown of a similar document.
-SHOWN = 200
-#: Most documents that are explained one by one in the terminal.
-MAX_SHOWN = 5
-#: Substrings that are listed of a document.
-LISTED = 12
+SHOWN = 200  #: Most symbols shown of a similar document.
+MAX_SHOWN = 5  #: Most documents that are explained one by one in the terminal.
+LISTED = 12  #: Substrings that are listed of a document.
 
 
 @dataclass(frozen=True)

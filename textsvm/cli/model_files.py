@@ -29,8 +29,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress
 from textsvm.sources.first_prediction import FirstPrediction
 
-#: Settings of a training, also with calibration.
-AnySettings: TypeAlias = Settings | CalibrationSettings
+AnySettings: TypeAlias = Settings | CalibrationSettings  #: Settings of a training, also with calibration.
 ONLINE, ONE_CLASS = "OnlineSVC", "OneClassSVM"
 #: Facts that depend on the computer, which model files do not hold.
 _OF_THE_RUN = ("seconds", "kernel_matrix")

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 STDOUT = Path("-")
 
-#: Formats of tables by the suffix of the file.
-TABLES = {**TABLE_SUFFIXES, ".xlsx": "xlsx"}
+TABLES = {**TABLE_SUFFIXES, ".xlsx": "xlsx"}  #: Formats of tables by the suffix of the file.
 #: Suffixes of other types; texts of all formats, but no model, may also end in .txt.
 _OTHERS = (".html", ".htm", ".md", ".npy", ".npz", ".png", ".svg", ".pdf", ".onnx", ".textsvm")
 #: Header of a file that may be replaced.

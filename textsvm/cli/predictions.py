@@ -33,12 +33,10 @@ from textsvm.reporting.labelled_rows import LabelledRows
 from textsvm.reporting.tables import write_table
 from textsvm.runtime.compiled import use_numba
 
-#: Fewest documents of which training documents are reported.
-FEW = 5
+FEW = 5  #: Fewest documents of which training documents are reported.
 #: Operations of NumPy per byte of a file: for many bytes `use_numba` imports Numba at once.
 NUMPY_OPERATIONS = 100
-#: Cells of a row of the input table, by column.
-Cells = Mapping[str, Any]
+Cells = Mapping[str, Any]  #: Cells of a row of the input table, by column.
 
 
 def check(values: PredictedValues, model: TrainedModel, path: Path, limits: list[float] | None) -> None:

@@ -37,10 +37,8 @@ from textsvm.selection.scoring import mean_and_sd
 from textsvm.text.pieces import mean_of_pieces
 from textsvm.version import __version__
 
-#: Most classes of a printed confusion matrix.
-MOST_COLUMNS = 12
-#: Most rows of a printed table of slices.
-MOST_ROWS = 24
+MOST_COLUMNS = 12  #: Most classes of a printed confusion matrix.
+MOST_ROWS = 24  #: Most rows of a printed table of slices.
 
 
 def write_report(console: Console, file: ReportFile, report: Report) -> None:

@@ -37,12 +37,9 @@ from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.runtime.device import select
 from textsvm.training.grams import check
 
-#: Values of each parameter.
-Grid: TypeAlias = dict[str, list[Any]]
-#: Default values of C in `tune`.
-_GRID_OF_C = "1,10,100"
-#: Options that are parameters of `textsvm.Compute`.
-_COMPUTE = ("memory", "store", "solver")
+Grid: TypeAlias = dict[str, list[Any]]  #: Values of each parameter.
+_GRID_OF_C = "1,10,100"  #: Default values of C in `tune`.
+_COMPUTE = ("memory", "store", "solver")  #: Options that are parameters of `textsvm.Compute`.
 
 
 def single(options: ModelOptions, learning: LearningOptions) -> Settings:

@@ -27,8 +27,7 @@ from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.training.train import train, with_scale
 
-#: Accuracy that needs no improvement.
-GOOD = 0.95
+GOOD = 0.95  #: Accuracy that needs no improvement.
 
 
 @dataclass(frozen=True)

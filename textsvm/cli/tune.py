@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 else:
     KernelGrid = options_of(KERNELS)
 _search = partial(option_field, panel="Search")
-#: Largest number of settings in the printed table.
-_MOST = 20
+_MOST = 20  #: Largest number of settings in the printed table.
 
 
 @dataclass(frozen=True)

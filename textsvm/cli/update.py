@@ -16,8 +16,7 @@ from textsvm.cli.output import MODEL, Force, Output
 if TYPE_CHECKING:
     from textsvm.arrays import Json
 
-#: Maximum number of changed predictions to print.
-_SHOWN = 20
+_SHOWN = 20  #: Maximum number of changed predictions to print.
 
 
 @dataclass(frozen=True)

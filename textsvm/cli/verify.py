@@ -20,8 +20,7 @@ Known = Annotated[Path, typer.Argument(help="Known texts with their authors.", s
 Disputed = Annotated[
     list[str], typer.Argument(help="Disputed texts, or folders of them.", show_default=False)
 ]
-#: Authors that are shown of a text.
-SHOWN = 10
+SHOWN = 10  #: Authors that are shown of a text.
 #: Fields of groups that are no options of `verify`.
 _WITHOUT = {
     "annotators", "encoding", "format", "headers", "id", "labels", "negative", "numbers", "part",

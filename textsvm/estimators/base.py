@@ -32,8 +32,7 @@ from textsvm.sources.vectors import TYPES, VectorSource, require_numbers
 from textsvm.training.grams import check
 from textsvm.training.train import train
 
-#: Array values in messages of scikit-learn.
-_REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
+_REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)  #: Array values in messages of scikit-learn.
 
 
 def model_attribute(path: str) -> Any:
@@ -62,8 +61,7 @@ class KernelEstimator(BaseEstimator):
     __metadata_request__predict: ClassVar[dict[str, str]] = {"progress": UNUSED}
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
     _settings: ClassVar[type[Settings]]
-    #: End of the error message of `predict_proba`: the alternative.
-    _alternative: ClassVar[str] = ""
+    _alternative: ClassVar[str] = ""  #: End of the error message of `predict_proba`: the alternative.
 
     model_: TrainedModel
     kernel_ = model_attribute("kernel")

@@ -31,8 +31,7 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
 
-#: Characters of a batch of texts.
-BATCH = 1 << 24
+BATCH = 1 << 24  #: Characters of a batch of texts.
 
 
 @dataclass(repr=False, eq=False)

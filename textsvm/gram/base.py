@@ -26,8 +26,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.memory import parse_bytes
 
-#: Bytes per document that are set aside for slot numbers and times of use.
-_SLOT_BYTES = 16
+_SLOT_BYTES = 16  #: Bytes per document that are set aside for slot numbers and times of use.
 #: Maximum bytes of the array that receives computed rows before they are copied to their slots.
 _STAGING = 64 << 20
 
@@ -173,8 +172,7 @@ class CachedGram(Gram):
         values = self._xp.empty((self.capacity, n), np.float32)
         self._window = Window(values, slots, np.zeros(self.capacity, np.int64), self._load)
         self.ahead = rows_ahead(kernel_rows)
-        #: Rows computed so far.
-        self.computed = 0
+        self.computed = 0  #: Rows computed so far.
 
     def diag(self) -> Array:
         return self._diag.copy()

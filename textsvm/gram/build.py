@@ -20,10 +20,8 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import current
 
-#: Maximum bytes of the rows of a call that is measured, as in `textsvm.gram.base`.
-_PROBE = 64 << 20
-#: Maximum seconds that the additional rows of the last call may take.
-_PROBE_SECONDS = 0.25
+_PROBE = 64 << 20  #: Maximum bytes of the rows of a call that is measured, as in `textsvm.gram.base`.
+_PROBE_SECONDS = 0.25  #: Maximum seconds that the additional rows of the last call may take.
 
 
 def gram_of_rows(

@@ -43,16 +43,14 @@ from textsvm.runtime.workers import current
 from textsvm.text.documents import Documents
 
 SOURCE = "place_tile.cu"
-#: Launched here: (source, defines).
-DEFINE_SETS: list[tuple[str, devices.Defines]] = [(SOURCE, ())]
+DEFINE_SETS: list[tuple[str, devices.Defines]] = [(SOURCE, ())]  #: Launched here: (source, defines).
 #: Maximum number of shards, and number of values along a side of a thread block.
 MAX_SHARDS, SIDE = 16, 32
 SHARDS = np.dtype([("values", np.uint64, (MAX_SHARDS,)), ("first", np.int64, (MAX_SHARDS + 1,))], align=True)
 #: Numbers of blocks per card to try; accepted work of the busiest card, relative to an equal share; tiles
 #: that a card has at a time.
 BLOCKS, UNEVEN, AT_A_TIME = (2, 4, 8, 16), 1.03, 2
-#: Minimum work of the next tile, relative to the largest remaining tile.
-NEARLY = 0.8
+NEARLY = 0.8  #: Minimum work of the next tile, relative to the largest remaining tile.
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from textsvm.runtime.device import Device, array_module, device_of, to_host
 from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
-#: Kernel values in memory at a time.
-BLOCK = 4 << 20
+BLOCK = 4 << 20  #: Kernel values in memory at a time.
 
 
 @dataclass(frozen=True)

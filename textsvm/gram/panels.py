@@ -36,10 +36,8 @@ from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import Progress, report
 
 _TRAILER = np.dtype([("checksum", "<u8"), ("diagonal", "<f4")])
-#: Bytes that a thread reads at a time.
-_PIECE = 2 << 20
-#: Number of reading threads unless threads are limited: they mostly wait for the disk.
-_READERS = 16
+_PIECE = 2 << 20  #: Bytes that a thread reads at a time.
+_READERS = 16  #: Number of reading threads unless threads are limited: they mostly wait for the disk.
 
 
 class Damaged(Exception):

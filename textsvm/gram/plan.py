@@ -29,23 +29,20 @@ from textsvm.errors import InputError
 
 SOLVERS = ("auto", "gram", "features")
 TIERS = ("auto", "device", "host", "disk", "recompute")
-#: Number of column blocks of a stored matrix (`textsvm.gram.stored`).
-BANDS = 16
+BANDS = 16  #: Number of column blocks of a stored matrix (`textsvm.gram.stored`).
 #: Seconds per request of rows that a solver and its cache take, by the kind of device.
 REQUEST_SECONDS = {"cpu": 1e-4, "cuda": 1.4e-3}
 #: Rows that a solver on a card reads, relative to R (geometric mean of the five kernels of reports/tiers.md).
 CARD_ROWS = 1.5
 #: Requests of a solver on a card per document: working sets of 1,024 name each document 5.6 times.
 CARD_REQUESTS = 5.6 / 1024
-#: Smallest matrix for which the throughput of this computer is measured, in bytes.
-MIN_BYTES = 1 << 30
+MIN_BYTES = 1 << 30  #: Smallest matrix for which the throughput of this computer is measured, in bytes.
 #: If the matrix does not fit into memory, features are used up to this multiple of the time predicted for a
 #: matrix in memory: rows that are computed again, or read from disk, take several times as long.
 MAX_SLOWDOWN = 30
 #: Cores that the choice between features and a matrix assumes: the model must not depend on the computer.
 CORES = 2
-#: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine.
-MANY_START = 1e-2
+MANY_START = 1e-2  #: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine.
 #: Many classes: seconds of a core per machine and document from features, and from a kernel matrix.
 MANY_ROW = 2e-7
 MANY_MATRIX_ROW = 5e-7
@@ -76,8 +73,7 @@ COSTS = {
     "cpu": Costs(4.5e-8, 1.75e-8, memory=24, product=2.7e-11, dual=1.2e-7, machine=2e-8, row=2e-6),
     "cuda": Costs(1e-9, 1.3e-9, memory=8, solve=3.5e-9, start=1.5),
 }
-#: Coordinate descent: seconds per pass, occurrence and machine, for 3 million occurrences.
-VISIT = 1e-9
+VISIT = 1e-9  #: Coordinate descent: seconds per pass, occurrence and machine, for 3 million occurrences.
 
 
 @dataclass(frozen=True)
@@ -203,8 +199,7 @@ class Plan:
     reason: str  #: Shown to the user
 
 
-#: Train from a kernel matrix, whose tier `plan_gram` decides.
-GRAM = Plan("gram", "", 0, "")
+GRAM = Plan("gram", "", 0, "")  #: Train from a kernel matrix, whose tier `plan_gram` decides.
 
 
 def candidates(case: Case) -> tuple[str, ...]:

@@ -39,8 +39,7 @@ from textsvm.runtime.parallel import Progress, report
 from textsvm.runtime.parallel import part as part_of
 from textsvm.text.documents import Documents
 
-#: Number of the kernel, and its Gram.
-Numbered = tuple[int, Gram]
+Numbered = tuple[int, Gram]  #: Number of the kernel, and its Gram.
 
 
 def grams(

@@ -46,16 +46,11 @@ FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
 #: Errors of writing to a full disk, or beyond a quota.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-#: Required entries of store.json.
-_TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
-#: Maximum bytes of a panel.
-PANEL_BYTES = 128 << 20
-#: Maximum predicted seconds to compute a panel on a CPU: a killed run loses this work.
-PANEL_SECONDS = 5.0
-#: Minimum rows of a panel, since later panels read columns of this height.
-MIN_ROWS = 16
-#: Minimum rows of a panel where PANEL_BYTES would allow fewer.
-ROWS_OF_LARGE = 256
+_TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}  #: Required entries of store.json.
+PANEL_BYTES = 128 << 20  #: Maximum bytes of a panel.
+PANEL_SECONDS = 5.0  #: Maximum predicted seconds to compute a panel on a CPU: a killed run loses this work.
+MIN_ROWS = 16  #: Minimum rows of a panel, since later panels read columns of this height.
+ROWS_OF_LARGE = 256  #: Minimum rows of a panel where PANEL_BYTES would allow fewer.
 #: Fields of `Documents` that do not affect stored values: class weights are part of a kernel's state.
 _NOT_READ = ("characters", "classes")
 

@@ -42,20 +42,14 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
-#: Bytes that are copied to a card at a time.
-_STAGING = 32 << 20
-#: Minimum bytes of a matrix whose reading rate is reported.
-_REPORTED = 128 << 20
-#: Bytes that a thread copies at a time.
-_PIECE = 2 << 20
-#: Two streams compute panels if one takes at most this part of the free memory.
-_STREAM_SHARE = 0.25
-#: Rows that a thread transposes at a time.
-_BLOCK = 512
+_STAGING = 32 << 20  #: Bytes that are copied to a card at a time.
+_REPORTED = 128 << 20  #: Minimum bytes of a matrix whose reading rate is reported.
+_PIECE = 2 << 20  #: Bytes that a thread copies at a time.
+_STREAM_SHARE = 0.25  #: Two streams compute panels if one takes at most this part of the free memory.
+_BLOCK = 512  #: Rows that a thread transposes at a time.
 #: Kernels launched here: (source, defines).
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [("copy_rows.cu", ())]
-#: cudaDevAttrCanUseHostPointerForRegisteredMem.
-_SAME_ADDRESS = 91
+_SAME_ADDRESS = 91  #: cudaDevAttrCanUseHostPointerForRegisteredMem.
 
 
 class PanelRows:
@@ -66,8 +60,7 @@ class PanelRows:
         self._xp = devices.array_module(self.device)
         #: Prepares the documents from a position on as columns, instead of the kernel (`complete_together`).
         self.prepare: Callable[[int, Documents], Any] | None = None
-        #: Number of panels computed here.
-        self.made = 0
+        self.made = 0  #: Number of panels computed here.
         #: Columns, with their first document, of each stream of a card.
         self._bands: list[tuple[int, Any] | None] = [None, None]
         self._diagonal = np.empty(self.n, np.float32)

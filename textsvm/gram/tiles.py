@@ -24,12 +24,9 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
 from textsvm.text.documents import Documents
 
-#: Approximate maximum of predicted seconds of a tile.
-TILE_SECONDS = 2.0
-#: Approximate maximum of bytes of a tile.
-TILE_BYTES = 32 << 20
-#: Minimum number of tiles per task that runs at a time.
-TILES_EACH = 8
+TILE_SECONDS = 2.0  #: Approximate maximum of predicted seconds of a tile.
+TILE_BYTES = 32 << 20  #: Approximate maximum of bytes of a tile.
+TILES_EACH = 8  #: Minimum number of tiles per task that runs at a time.
 #: Block sizes are multiples of this number, because kernels compare so many documents side by side.
 SIDE_BY_SIDE = 32
 

@@ -18,8 +18,7 @@ from textsvm.arrays import Floats, Ints
 from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents, MultiView
 
-#: Number of pieces of a document for occlusion.
-PIECES = 64
+PIECES = 64  #: Number of pieces of a document for occlusion.
 
 
 @dataclass(frozen=True)

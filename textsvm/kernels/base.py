@@ -41,10 +41,8 @@ from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.tokens import Tokens, check_tokens
 
 AbilityT = TypeVar("AbilityT", covariant=True)
-#: Greatest number of leaves of a sum or product.
-MOST_PARTS = 100
-#: Greatest number of nested sums and products.
-MOST_DEPTH = 10
+MOST_PARTS = 100  #: Greatest number of leaves of a sum or product.
+MOST_DEPTH = 10  #: Greatest number of nested sums and products.
 
 
 class Ability(Generic[AbilityT]):
@@ -183,10 +181,8 @@ class Kernel(Parameters, ABC):
     _column: str | tuple[str, ...] | None = None
     #: Number of symbols of the shortest documents that have features, or the parameter with this number.
     _shortest: ClassVar[int | str] = 0
-    #: Whether windows of the reverse complement count, of kernels of DNA.
-    canonical: bool = False
-    #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
-    __array_ufunc__ = None
+    canonical: bool = False  #: Whether windows of the reverse complement count, of kernels of DNA.
+    __array_ufunc__ = None  #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
 
     # For subclasses; others read them from `structure`.
 

@@ -28,15 +28,13 @@ from textsvm.runtime.memory import trim
 from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents, MultiView
 
-#: Bytes of kernel values that prediction holds at a time.
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 32 << 20  #: Bytes of kernel values that prediction holds at a time.
 #: Rows computed on demand that a solver requests at a time by default; more would evict rows in use
 #: (reports/tiers.md). A stored matrix is read by larger blocks (`Gram.ahead`).
 AHEAD = 8
 #: Values a second of a kernel without a cost model, such as a Python function: 5e5 a minute.
 UNKNOWN_RATE = 5e5 / 60
-#: Prefix of the saved arrays of a kernel on a column.
-OWN = "own."
+OWN = "own."  #: Prefix of the saved arrays of a kernel on a column.
 #: Normalised kernel value from which two texts are near-duplicates. 3,000 documents of R8 have 23 exact
 #: copies; kernels of texts report 29 to 101 pairs at 0.98, nearly all identical. At 0.95 a kernel that
 #: counts single characters reports 22,030 pairs of different documents.

@@ -31,8 +31,7 @@ from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import View
 from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 
-#: Prefix of the arrays of static encoders in a model file.
-_STORED = "encoder."
+_STORED = "encoder."  #: Prefix of the arrays of static encoders in a model file.
 #: AttributionMethod of static encoders.
 TOKENS = AttributionMethod("tokens", "exact: the contributions of the tokens of the encoder")
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features

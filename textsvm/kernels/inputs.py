@@ -135,10 +135,8 @@ def is_missing(value: object) -> bool:
 
 #: Types that NumPy converts to numbers, but that are not accepted as such.
 TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
-#: Greatest absolute value of a number.
-LARGEST = 1e100
-#: Number of columns that a message lists.
-LISTED = 12
+LARGEST = 1e100  #: Greatest absolute value of a number.
+LISTED = 12  #: Number of columns that a message lists.
 
 
 class InputTable:

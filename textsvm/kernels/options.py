@@ -129,8 +129,7 @@ EDIT = (
 )
 
 
-#: Greatest p of the gap kernel: compiled code and the memory of a row grow with it.
-GAP_LONGEST = 1000
+GAP_LONGEST = 1000  #: Greatest p of the gap kernel: compiled code and the memory of a row grow with it.
 
 
 def _gap_p(low_and_high: tuple[int, int]) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from textsvm.kernels.user import UserKernel
 from textsvm.kernels.vectors.kernels import Gaussian, Linear
 from textsvm.text.documents import View
 
-#: Weight of the encoder beside a kernel that the user names.
-ENCODER_WEIGHT = 0.3
+ENCODER_WEIGHT = 0.3  #: Weight of the encoder beside a kernel that the user names.
 
 
 def as_kernel(kernel: Any) -> Kernel:

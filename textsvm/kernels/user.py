@@ -23,10 +23,8 @@ from textsvm.text.tokens import shorten
 
 #: Takes two lists of texts, returns their kernel values, shape (len(first), len(second)).
 KernelFunction = Callable[[list[str], list[str]], Any]
-#: Greatest number of row documents of a call.
-ROWS = 256
-#: Greatest |k(s, t) - k(t, s)|, relative to the largest value of the block.
-ASYMMETRY = 1e-4
+ROWS = 256  #: Greatest number of row documents of a call.
+ASYMMETRY = 1e-4  #: Greatest |k(s, t) - k(t, s)|, relative to the largest value of the block.
 
 
 class UserStructure(Structure):

@@ -16,12 +16,9 @@ import numpy as np
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.runtime.parallel import one_blas_thread, run
 
-#: Multiplications of a piece of a product on the host.
-PIECE = 1 << 22
-#: Multiplications that take as long as reading a float64 number from main memory.
-READ = 16
-#: Minimum number of rows or columns of a piece.
-PIECE_WIDTH = 64
+PIECE = 1 << 22  #: Multiplications of a piece of a product on the host.
+READ = 16  #: Multiplications that take as long as reading a float64 number from main memory.
+PIECE_WIDTH = 64  #: Minimum number of rows or columns of a piece.
 
 
 def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
@@ -43,10 +40,8 @@ def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
     return product
 
 
-#: Bytes of the float64 copy of a block of rows on the host.
-HOST_BLOCK = 16 << 20
-#: Bytes of rows kept in float64 on the host for many products.
-HOST_DOUBLE = 256 << 20
+HOST_BLOCK = 16 << 20  #: Bytes of the float64 copy of a block of rows on the host.
+HOST_DOUBLE = 256 << 20  #: Bytes of rows kept in float64 on the host for many products.
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,8 @@ SOURCE = "packed.cu"
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, ())]
 THREADS = 1024
-#: Maximum length of the table in shared memory; indices have 16 bits.
-MAX_TABLE = 57_344
-#: Free bytes in which entries are sorted, in parts, if there are no lists.
-SORT_ROOM = 1 << 27
+MAX_TABLE = 57_344  #: Maximum length of the table in shared memory; indices have 16 bits.
+SORT_ROOM = 1 << 27  #: Free bytes in which entries are sorted, in parts, if there are no lists.
 #: structs of packed.cu.
 ROWS = gpu.layout(
     "uint64 begin rare_begin entries rare dense shift factor out rounded open",

@@ -21,16 +21,13 @@ from textsvm.linalg.sparse import Sparse, are_whole, index_type, unary_frequenci
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
-#: Most products of entries that NumPy computes at once, of 28 bytes each.
-NUMPY_TERMS = 1 << 22
+NUMPY_TERMS = 1 << 22  #: Most products of entries that NumPy computes at once, of 28 bytes each.
 #: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
 DENSE_SHARE = 0.15
 DENSE_BYTES = 1 << 28
 DENSE_ROWS = 128
-#: Rows per piece of work.
-TILE = 128
-#: Rows that NumPy scales together.
-FEW = 8
+TILE = 128  #: Rows per piece of work.
+FEW = 8  #: Rows that NumPy scales together.
 
 
 class InvertedIndex:

@@ -30,21 +30,15 @@ from textsvm.runtime import device as gpu
 #: Remedy if features do not fit on a GPU.
 LESS = "take fewer lengths or documents, or run with --device cpu"
 SOURCE = "newton.cu"
-#: Numbers of columns that kernels are compiled for.
-WIDTHS = (1, 2, 4, 8)
-#: Threads per row that kernels are compiled for.
-GROUPS = (32, 256)
+WIDTHS = (1, 2, 4, 8)  #: Numbers of columns that kernels are compiled for.
+GROUPS = (32, 256)  #: Threads per row that kernels are compiled for.
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, (("COLUMNS", width), ("GROUP", group))) for width in WIDTHS for group in GROUPS]
 BLOCK = 256
-#: Mean entries per row up to which a row is read by a single warp.
-SHORT = 192
-#: Bits of a sum.
-BITS = 61
-#: Entries of a list per warp.
-LIST = 2048
-#: Bytes per entry of X.
-ENTRY_BYTES = 8
+SHORT = 192  #: Mean entries per row up to which a row is read by a single warp.
+BITS = 61  #: Bits of a sum.
+LIST = 2048  #: Entries of a list per warp.
+ENTRY_BYTES = 8  #: Bytes per entry of X.
 #: Maximum number of entries sorted together, and bytes for each.
 PART = 1 << 28
 SORT_BYTES = 48

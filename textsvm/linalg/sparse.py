@@ -18,18 +18,12 @@ from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import n_threads, run
 
-#: Largest int32.
-MAX_INT32 = (1 << 31) - 1
-#: Passes of NumPy over the entries of a matrix.
-PASSES = 4
-#: Pieces of work per thread: enough to balance unequal documents.
-PIECES = 4
-#: Maximum number of symbols or entries for which one thread is faster than several.
-SERIAL_SIZE = 1 << 16
-#: log2 of the largest norm of a row on its grid, see `Sparse.on_grid`.
-GRID_BITS = 26
-#: Minimum number of symbols or entries of a piece of work.
-MIN_PIECE_SIZE = 1 << 14
+MAX_INT32 = (1 << 31) - 1  #: Largest int32.
+PASSES = 4  #: Passes of NumPy over the entries of a matrix.
+PIECES = 4  #: Pieces of work per thread: enough to balance unequal documents.
+SERIAL_SIZE = 1 << 16  #: Maximum number of symbols or entries for which one thread is faster than several.
+GRID_BITS = 26  #: log2 of the largest norm of a row on its grid, see `Sparse.on_grid`.
+MIN_PIECE_SIZE = 1 << 14  #: Minimum number of symbols or entries of a piece of work.
 #: Columns of a dense matrix that are multiplied together, of all rows in turn: they stay in the cache.
 TILE = 256
 #: Number of entries of a slab, for work that would take several times the memory of all entries.

@@ -16,14 +16,11 @@ from textsvm.runtime.device import Defines
 
 SOURCE = "products.cu"
 EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
-#: Features on a grid.
-GRID = (("SUM", "uint64"), ("VALUE", "uint32"))
-#: Vectors.
-FIXED = (("SUM", "uint64"), ("FIXED", 1), ("VALUE", "double"))
+GRID = (("SUM", "uint64"), ("VALUE", "uint32"))  #: Features on a grid.
+FIXED = (("SUM", "uint64"), ("FIXED", 1), ("VALUE", "double"))  #: Vectors.
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), GRID)]
-#: Functions of finish.cuh.
-FINISHES = ("linear", "polynomial", "gaussian", "sigmoid")
+FINISHES = ("linear", "polynomial", "gaussian", "sigmoid")  #: Functions of finish.cuh.
 
 
 @dataclass(frozen=True)

@@ -24,22 +24,15 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 
-#: Bytes of products per block that a user's kernel finishes.
-BLOCK_BYTES = 1 << 28
+BLOCK_BYTES = 1 << 28  #: Bytes of products per block that a user's kernel finishes.
 #: Seconds per value by digits and per number of a vector, by whether all numbers are whole and at most 127.
 DIGITS = {True: (1.78e-12, 1.53e-15), False: (3.2e-12, 1.13e-14)}
-#: Multiply-adds per second of dense features, for the same two kinds.
-WIDE = {True: 3.0e14, False: 1.7e13}
-#: Additions per second of lists.
-LISTS = 3.6e10
-#: Columns per pass over the lists.
-PASS = 12_800
-#: Seconds per pair of vectors.
-PAIR = 1.4e-11
-#: Seconds for the launches.
-LAUNCHES = 5.0e-4
-#: Bytes per number of a dense vector, before and after conversion to digits.
-DENSE = 8 + 3
+WIDE = {True: 3.0e14, False: 1.7e13}  #: Multiply-adds per second of dense features, for the same two kinds.
+LISTS = 3.6e10  #: Additions per second of lists.
+PASS = 12_800  #: Columns per pass over the lists.
+PAIR = 1.4e-11  #: Seconds per pair of vectors.
+LAUNCHES = 5.0e-4  #: Seconds for the launches.
+DENSE = 8 + 3  #: Bytes per number of a dense vector, before and after conversion to digits.
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from textsvm.linalg.sparse import Sparse, index_type
 from textsvm.runtime import device as devices
 from textsvm.text.documents import View
 
-#: View of kernels on vectors.
-NUMBERS = View("numbers")
+NUMBERS = View("numbers")  #: View of kernels on vectors.
 
 
 def is_sparse(values: Array) -> bool:

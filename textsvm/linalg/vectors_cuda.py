@@ -44,10 +44,8 @@ from textsvm.runtime.parallel import Progress
 ONE, SIX, EIGHT = 1, 2, 3
 #: Largest N of three digits: 127 in each, less 1 for a centre on the grid.
 MAX_NUMBER = 127 * 65536 + 127 * 256 + 127 - 1
-#: Number of features up to which sums of digits stay below 2^31.
-MAX_FEATURES = 32_000
-#: Features whose low products are rounded together.
-SLAB = 32
+MAX_FEATURES = 32_000  #: Number of features up to which sums of digits stay below 2^31.
+SLAB = 32  #: Features whose low products are rounded together.
 #: Tolerated absolute error of exp(-gamma |x - y|^2).
 TOLERANCE = 8e-7
 _DEVIATIONS = 6.0  # of a normal variable: exceeded once in 10^9

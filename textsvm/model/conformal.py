@@ -34,8 +34,7 @@ class Conformity:
     """Out-of-fold values of the training texts."""
 
     own: Floats  #: shape (n,): Probability of the true class, ascending within each class
-    #: shape (n_classes + 1,): Start of each class in `own`, and the end of the last.
-    starts: Ints
+    starts: Ints  #: shape (n_classes + 1,): Start of each class in `own`, and the end of the last.
     #: shape (n,): Largest decision value of each text, ascending; with two classes its absolute value.
     largest: Floats
 

@@ -593,8 +593,7 @@ def read_kernel(header: Json, level: int = 0) -> Kernel:
 # The bytes of a file
 DIGEST = "blake2b"
 _UNKNOWN = "0" * 64
-#: Start of the header in the file: a JSON string in a JSON string.
-_MARK = rb"{\"blake2b\": \""
+_MARK = rb"{\"blake2b\": \""  #: Start of the header in the file: a JSON string in a JSON string.
 #: Most bytes of the header, as in safetensors, and bytes that are hashed at a time.
 _MOST_HEADER, _CHUNK = 100_000_000, 1 << 20
 #: Types of arrays in safetensors.

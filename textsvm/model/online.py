@@ -28,8 +28,7 @@ from textsvm.sources.base import Reader, Support
 from textsvm.text.byte_pmers import byte_pmers, unit
 
 _DIGEST = 16
-#: Coefficient in a model file of a text that a machine has forgotten.
-_FORGOTTEN = -1.0
+_FORGOTTEN = -1.0  #: Coefficient in a model file of a text that a machine has forgotten.
 
 
 @dataclass(frozen=True)

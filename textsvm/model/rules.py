@@ -33,21 +33,16 @@ from textsvm.kernels.base import is_number
 from textsvm.model.conformal import Conformity
 from textsvm.model.labels import FORMS, in_form
 
-#: Largest scale of decision values in probabilities.
-MAX_SCALE = 100.0
-#: Decrease of the mean loss, and size of a step, at which `fit_logistic` ends.
-TOLERANCE = 1e-12
-#: The prediction for a rejected text.
-UNSURE = "unsure"
+MAX_SCALE = 100.0  #: Largest scale of decision values in probabilities.
+TOLERANCE = 1e-12  #: Decrease of the mean loss, and size of a step, at which `fit_logistic` ends.
+UNSURE = "unsure"  #: The prediction for a rejected text.
 
 
 class Rule(ABC):
     """Turns the values of the machines of a model into decision values and predictions."""
 
-    #: Name of the estimator in model files and reports.
-    estimator: ClassVar[str]
-    #: shape (n_classes,): Sorted classes or labels; None for numbers and novelty.
-    classes: Any = None
+    estimator: ClassVar[str]  #: Name of the estimator in model files and reports.
+    classes: Any = None  #: shape (n_classes,): Sorted classes or labels; None for numbers and novelty.
 
     @property
     def n_machines(self) -> int:
@@ -90,8 +85,7 @@ class ClassRule(Rule):
     strategy: str = "ovr"  #: {"ovr", "ovo", "crammer-singer", "ordered", "ordered:A<B<..."}
     #: shape (n_classes,): Added to the decision values of the classes; None for 0.
     offsets: Floats | None = None
-    #: Scale of the decision values in probabilities; None without probabilities.
-    scale: float | None = None
+    scale: float | None = None  #: Scale of the decision values in probabilities; None without probabilities.
     #: Two thresholds of the probability of the second class, or the least probability of a predicted class.
     reject: Sequence[float] | float | None = None
 

@@ -38,8 +38,7 @@ from textsvm.text.encoders import FunctionEncoder, TextEncoder
 
 #: Kernel as users give it: an object, a name or notation, or a Python function.
 KernelLike: TypeAlias = Kernel | KernelFunction | str
-#: Values of `kernel` that leave the kernel to the classifier.
-DEFAULT_KERNELS = ("auto", "fast")
+DEFAULT_KERNELS = ("auto", "fast")  #: Values of `kernel` that leave the kernel to the classifier.
 #: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[Ints, Ints]
 STRATEGIES = ("ovo", "ovr", "crammer-singer")  #: Of classes without an order
@@ -146,8 +145,7 @@ class Settings:
     compute: Compute | None = None
     encoder: Any = None
 
-    #: Name of the estimator, in model files and reports.
-    estimator: ClassVar[str]
+    estimator: ClassVar[str]  #: Name of the estimator, in model files and reports.
 
     def __post_init__(self) -> None:
         if callable(self.encoder) and not isinstance(self.encoder, TextEncoder | Kernel):

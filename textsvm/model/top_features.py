@@ -32,18 +32,13 @@ from textsvm.model.rules import Rule
 from textsvm.runtime import device as devices
 from textsvm.sources.base import Expansion, Support
 
-#: Substrings that are candidates for merging, per listed feature.
-CANDIDATES = 20
-#: A substring is extended only by substrings of at least this share of its weight,
-SHARE = 0.4
-#: and of at least this length: shorter substrings continue nearly everything.
-MIN_LENGTH = 3
-#: Support vectors whose contributions are summed where a kernel has no list of features.
-MAX_DOCUMENTS = 300
+CANDIDATES = 20  #: Substrings that are candidates for merging, per listed feature.
+SHARE = 0.4  #: A substring is extended only by substrings of at least this share of its weight,
+MIN_LENGTH = 3  #: and of at least this length: shorter substrings continue nearly everything.
+MAX_DOCUMENTS = 300  #: Support vectors whose contributions are summed where a kernel has no list of features.
 #: Joined substrings must occur in the first support vectors, up to this number of symbols; the rest is cut.
 MAX_SYMBOLS = 4 << 20
-#: Number of occurrences of a string in a text.
-Count: TypeAlias = Callable[[str], int]
+Count: TypeAlias = Callable[[str], int]  #: Number of occurrences of a string in a text.
 
 
 @dataclass(frozen=True)

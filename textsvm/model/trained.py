@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from textsvm.solvers.solution import Solution
 
 
-#: Decision values that `predict` holds at a time.
-MOST_VALUES = 1 << 24
+MOST_VALUES = 1 << 24  #: Decision values that `predict` holds at a time.
 
 
 @with_short_repr

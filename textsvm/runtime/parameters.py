@@ -169,8 +169,7 @@ class _ShortRepr(Repr):
 _SHORT = _ShortRepr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 3
 _SHORT.maxother = _SHORT.maxstring = 40
-#: Characters of the fields that are shown.
-_SHOWN = 500
+_SHOWN = 500  #: Characters of the fields that are shown.
 
 
 def with_short_repr(kind: type[_Kind]) -> type[_Kind]:

@@ -258,12 +258,10 @@ def _judged(
     return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **facts)
 
 
-#: Shares of the training texts, besides all of them.
-SHARES = (0.1, 0.2, 0.4, 0.8)
+SHARES = (0.1, 0.2, 0.4, 0.8)  #: Shares of the training texts, besides all of them.
 #: Grid of the exponent c, and number of resamples of the folds.
 POWERS, RESAMPLES = np.linspace(0.1, 1.5, 29), 300
-#: Smallest share of the error that counts as a gain.
-WORTH = 0.05
+WORTH = 0.05  #: Smallest share of the error that counts as a gain.
 
 
 @dataclass(frozen=True)

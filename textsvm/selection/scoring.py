@@ -15,8 +15,7 @@ from textsvm.training.problems import rule_of
 from textsvm.training.targets import Target, labels_of
 from textsvm.training.train import unfinished
 
-#: Metrics that take longer than all other metrics together.
-AREAS = {"roc_auc", "average_precision"}
+AREAS = {"roc_auc", "average_precision"}  #: Metrics that take longer than all other metrics together.
 
 
 def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[str]:

@@ -39,8 +39,7 @@ from textsvm.training.thresholds import out_of_fold_values
 from textsvm.training.train import assemble, learn_from_values, train_here, with_scale
 from textsvm.version import __version__
 
-#: Metrics for which less is better.
-LESS_IS_BETTER = ("mae", "rmse", "hamming_loss")
+LESS_IS_BETTER = ("mae", "rmse", "hamming_loss")  #: Metrics for which less is better.
 
 
 class GridSearch:
@@ -71,8 +70,7 @@ class GridSearch:
         self.splitting, self.n_outer = splitting, nested
         self.folds = splitting.folds(self.target)
         self.all_folds = list(self.folds)
-        #: Names of the metrics computed on each fold.
-        self.wanted = [self.quick] * len(self.folds)
+        self.wanted = [self.quick] * len(self.folds)  #: Names of the metrics computed on each fold.
         #: For each outer fold: the indices of its inner folds, which choose its setting, and its own.
         self.inner: list[tuple[range, int]] = []
         if nested is not None:

@@ -43,10 +43,8 @@ RHO = 0.03
 #: It becomes four times as large, up to 1, after an epoch in which the condition of the bias is violated 100
 #: times as much as any row, and not by half as much as before: with a small C, most rows are at a bound.
 AHEAD_OF_ROWS, SLOW = 100.0, 0.5
-#: Features or values in a cache line.
-LINE = 16
-#: A row is prefetched so many rows before it is read.
-AHEAD = 2
+LINE = 16  #: Features or values in a cache line.
+AHEAD = 2  #: A row is prefetched so many rows before it is read.
 #: Maximum number of rows of a block: neighbours in memory are read faster, larger blocks converge slower.
 BLOCK = 8
 #: Rows visited per row of a block: short epochs have smaller blocks, so that their order stays random.
@@ -55,10 +53,8 @@ FEW = 512
 SHRINK = np.float32(0.5)
 #: Rows that are left out are checked for the first time at a violation of so many tolerances.
 REOPEN = np.float32(10)
-#: Partial epochs skip rows with a violation below this share of the largest.
-COLD = np.float32(0.1)
-#: Maximum number of partial epochs after each epoch of all active rows.
-PARTIAL = 4
+COLD = np.float32(0.1)  #: Partial epochs skip rows with a violation below this share of the largest.
+PARTIAL = 4  #: Maximum number of partial epochs after each epoch of all active rows.
 
 
 def solve_columns(

@@ -58,20 +58,15 @@ from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers import solution
 from textsvm.solvers.dual import MulticlassDual
 
-#: Replaces curvature that is not positive (indefinite kernels, empty documents), as in LIBSVM.
-TAU = 1e-12
+TAU = 1e-12  #: Replaces curvature that is not positive (indefinite kernels, empty documents), as in LIBSVM.
 #: Examples of a working set; not a power of two, or the classes of an example would compete for cache lines.
 SET = 1000
-#: Maximum number of steps of a round (some 50 ms).
-BUDGET = 50_000
-#: Consecutive rounds without progress, up to rounding, after which the run ends.
-STALLS = 8
-#: A sweep takes the examples whose violation is above this fraction of the largest in the set.
-_SWEEP = 0.3
+BUDGET = 50_000  #: Maximum number of steps of a round (some 50 ms).
+STALLS = 8  #: Consecutive rounds without progress, up to rounding, after which the run ends.
+_SWEEP = 0.3  #: A sweep takes the examples whose violation is above this fraction of the largest in the set.
 #: Columns at a time, and rows at a time: with their kernel values they stay in a core's cache.
 _STRIP, CHUNK = 512, 256
-#: Multiplications and additions above which several threads are used.
-_THREADED = 1 << 24
+_THREADED = 1 << 24  #: Multiplications and additions above which several threads are used.
 
 
 def solve_chain(
@@ -102,8 +97,7 @@ class MulticlassRun:
         self.top, self.low = np.empty(m), np.empty(m)
         #: The working set, and its examples that were not in the previous set.
         self.members = self.newcomers = np.zeros(0, np.int64)
-        #: The largest kernel value that has been seen.
-        self.largest = 0.0
+        self.largest = 0.0  #: The largest kernel value that has been seen.
         self.renew()
 
     def renew(self) -> None:

@@ -68,10 +68,8 @@ DEFINE_SETS: list[tuple[str, devices.Defines]] = [
     (ROUNDS_SOURCE, (("SET", SET),)),
     (ROUNDS_SOURCE, (("SET", SET), ("SHARDED", 1))),
 ]
-#: Maximum number of steps of a round (some 40 ms).
-STEPS = 40_000
-#: Static shared memory of `solve_set`.
-_STATIC = 24 << 10
+STEPS = 40_000  #: Maximum number of steps of a round (some 40 ms).
+_STATIC = 24 << 10  #: Static shared memory of `solve_set`.
 #: State of a slot: State of crammer_singer.cuh, every field 8 bytes.
 STATE = devices.layout(
     "int64 done round iterations count moved stalls size limit bound",

@@ -26,10 +26,8 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.solvers import solution
 
-#: Rounds launched between checks by the host.
-ROUNDS = 4
-#: Slots for each multiprocessor.
-SLOTS = 1
+ROUNDS = 4  #: Rounds launched between checks by the host.
+SLOTS = 1  #: Slots for each multiprocessor.
 
 
 class Done(IntEnum):

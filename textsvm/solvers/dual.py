@@ -28,10 +28,8 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 
-#: Loss functions of a classifier.
-LOSSES = ("hinge", "squared_hinge")
-#: Slack beyond which the squared hinge loss is linear.
-MOST_SLACK = 10.0
+LOSSES = ("hinge", "squared_hinge")  #: Loss functions of a classifier.
+MOST_SLACK = 10.0  #: Slack beyond which the squared hinge loss is linear.
 
 
 @dataclass(frozen=True)

@@ -38,26 +38,16 @@ from textsvm.solvers.problems import Classification, Labelling, Machines, collec
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
 Box = tuple[Floats, Floats]
-#: Bound on epochs if the user sets none.
-MAX_EPOCHS = 1000
-#: A tolerance that descent alone attains at less cost.
-ROUGH = 0.02
-#: Violation at which the first descent of a machine ends, in units of the tolerance.
-FIRST = 0.5
-#: Minimum of this violation, in units of decision values: descent is in float32.
-FINEST = 5e-4
-#: Bound on the epochs of the first descent.
-FIRST_EPOCHS = 400
-#: Epochs of coordinate descent per step.
-EPOCHS = 20
-#: Products with the Gram of a face per step.
-PRODUCTS = 60
-#: Maximum number of halvings of a step on a face.
-HALVINGS = 12
-#: Share of the predicted decrease that a step on a face must attain.
-ENOUGH = 1e-4
-#: Residual, in units of the first, at which conjugate gradients end.
-REDUCTION = 0.05
+MAX_EPOCHS = 1000  #: Bound on epochs if the user sets none.
+ROUGH = 0.02  #: A tolerance that descent alone attains at less cost.
+FIRST = 0.5  #: Violation at which the first descent of a machine ends, in units of the tolerance.
+FINEST = 5e-4  #: Minimum of this violation, in units of decision values: descent is in float32.
+FIRST_EPOCHS = 400  #: Bound on the epochs of the first descent.
+EPOCHS = 20  #: Epochs of coordinate descent per step.
+PRODUCTS = 60  #: Products with the Gram of a face per step.
+HALVINGS = 12  #: Maximum number of halvings of a step on a face.
+ENOUGH = 1e-4  #: Share of the predicted decrease that a step on a face must attain.
+REDUCTION = 0.05  #: Residual, in units of the first, at which conjugate gradients end.
 
 
 def solve_by_descent(

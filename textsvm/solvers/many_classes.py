@@ -33,18 +33,13 @@ from textsvm.solvers.solution import Solution, Stopping
 
 #: Number of decision values (machines times rows) from which a problem has many classes.
 MIN_VALUES = 1 << 24
-#: Largest mean number of rows of a class.
-MOST_CLASS_ROWS = 32
-#: Number of common features.
-COMMON = 1 << 14
+MOST_CLASS_ROWS = 32  #: Largest mean number of rows of a class.
+COMMON = 1 << 14  #: Number of common features.
 #: Similar rows that a machine begins with, and most rows that are added at a time.
 FIRST, MORE = 200, 300
-#: Number of rows above the bound from which values are not computed: most of them are to be added.
-FEW = 200
-#: Rounding errors of bounds, which are in float32, for coefficients of sum 1.
-ROUNDING = 1e-4
-#: Most machines that a thread takes at a time.
-BLOCK = 256
+FEW = 200  #: Number of rows above the bound from which values are not computed: most of them are to be added.
+ROUNDING = 1e-4  #: Rounding errors of bounds, which are in float32, for coefficients of sum 1.
+BLOCK = 256  #: Most machines that a thread takes at a time.
 #: Zeros of all features, of integers and floats, which every use restores: allocating them takes longer.
 Room = tuple[Ints32, Floats]
 

@@ -51,31 +51,23 @@ from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonS
 from textsvm.solvers.problems import MachineDual, Machines, Problem, Regression, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
-#: Machines that are trained side by side.
-TOGETHER = 8
+TOGETHER = 8  #: Machines that are trained side by side.
 #: Share of the tolerance to reach: objectives are then 1e-5 from the optimum, as with SMO.
 SHARE = 0.7
 STOPPED = "stopped at its bound on passes"
-#: sigma at the start, in units of C.
-START = 0.2
-#: Factor by which sigma grows each proximal step.
-GROW = 3.0
-#: Gradient at which a proximal step ends, in units of the violation.
-INNER = 0.5
-#: Bound on proximal steps: sigma has outgrown float64 by then.
-MAX_PROXIMAL = 40
+START = 0.2  #: sigma at the start, in units of C.
+GROW = 3.0  #: Factor by which sigma grows each proximal step.
+INNER = 0.5  #: Gradient at which a proximal step ends, in units of the violation.
+MAX_PROXIMAL = 40  #: Bound on proximal steps: sigma has outgrown float64 by then.
 #: Violation, in units of the best so far, at which sigma has outgrown the precision of the products.
 WORSE = 10.0
 #: A row is left out if its distance from the kink of p, in units of f, is more than FAR times the violation
 #: plus FARTHER.
 FAR = 0.7
 FARTHER = 0.05
-#: No row is left out if fewer rows than this are nearer.
-MIN_NEAR = 500
-#: No row is left out if more than this share of the rows is nearer.
-MAX_NEAR = 0.5
-#: No row is left out after this number of failed attempts.
-MAX_TRIES = 4
+MIN_NEAR = 500  #: No row is left out if fewer rows than this are nearer.
+MAX_NEAR = 0.5  #: No row is left out if more than this share of the rows is nearer.
+MAX_TRIES = 4  #: No row is left out after this number of failed attempts.
 #: Largest and smallest residual, in units of the gradient, that ends conjugate gradients. Between them it is
 #: the square of the share of the gradient that the previous step left (Eisenstat and Walker 1996), because an
 #: exact step is wasted while free rows are changing.
@@ -83,14 +75,10 @@ LOOSE = 0.5
 TIGHT = 1e-4
 #: Curvature added for the bias, in units of the curvature of a free row: there may be no free row.
 HOLD = 0.01
-#: Accepted deviation of sums of coefficients, in units of C.
-UNBALANCED = 1e-3
-#: Armijo's constant: share of the predicted decrease that a step must attain.
-DESCENT = 1e-4
-#: Smallest length of a step, in units of Newton's step.
-SMALLEST_STEP = 2.0**-20
-#: Bound on Newton steps in a proximal step.
-MAX_STEPS = 50
+UNBALANCED = 1e-3  #: Accepted deviation of sums of coefficients, in units of C.
+DESCENT = 1e-4  #: Armijo's constant: share of the predicted decrease that a step must attain.
+SMALLEST_STEP = 2.0**-20  #: Smallest length of a step, in units of Newton's step.
+MAX_STEPS = 50  #: Bound on Newton steps in a proximal step.
 
 #: Whether coefficients and K times these, both on the host, are good enough before the tolerance is reached.
 Satisfied = Callable[[Floats, Floats], bool]

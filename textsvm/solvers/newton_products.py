@@ -33,18 +33,12 @@ from textsvm.runtime.parallel import one_blas_thread
 #: D X d for a direction: X'D (X d + constant d_bias), and constant times the sum of D (..).
 Curve = Callable[[Array, Array], tuple[Array, Array]]
 
-#: Maximum number of products with the Hessian in a Newton step.
-MAX_PRODUCTS = 500
-#: Free rows in the sample of a preconditioner, per feature.
-SAMPLE = 16
-#: Speed of a product of matrices relative to a pass over rows, which waits for memory.
-RATE = 32
-#: Iterations with a new preconditioner.
-FRESH = 10
-#: Cost of a factor and its inverse, in products of d x d matrices.
-FACTOR = 3
-#: Maximum bytes of W, for all columns together.
-MAX_BYTES = 2 << 30
+MAX_PRODUCTS = 500  #: Maximum number of products with the Hessian in a Newton step.
+SAMPLE = 16  #: Free rows in the sample of a preconditioner, per feature.
+RATE = 32  #: Speed of a product of matrices relative to a pass over rows, which waits for memory.
+FRESH = 10  #: Iterations with a new preconditioner.
+FACTOR = 3  #: Cost of a factor and its inverse, in products of d x d matrices.
+MAX_BYTES = 2 << 30  #: Maximum bytes of W, for all columns together.
 
 
 class Products(ABC):

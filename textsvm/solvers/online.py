@@ -49,12 +49,10 @@ from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
 from textsvm.solvers.solution import RELAXATION, middle
 
-#: Pairs that are optimised between checks of the clock.
-STRETCH = 200
+STRETCH = 200  #: Pairs that are optimised between checks of the clock.
 #: Maximum number of pairs in a call of `settle`: some seconds, far more than a mail takes.
 MAX_PAIRS = 1_000_000
-#: A bound that no sum of coefficients reaches.
-NO_BOUND = 1e9
+NO_BOUND = 1e9  #: A bound that no sum of coefficients reaches.
 #: Part of an example's value that is due to its own coefficient, in units of alpha K(x, x); see `left_out`.
 SHARE = 0.3
 
@@ -86,20 +84,16 @@ class OnlineMachine:
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be a number above 0, got {value!r}")
         self.C, self.tol, self.budget, self.bias = float(C), float(tol), budget, 0.0
-        #: Pairs of variables that the last call of `settle` optimised.
-        self.pairs = 0
+        self.pairs = 0  #: Pairs of variables that the last call of `settle` optimised.
         #: Names of examples removed to keep the budget; the caller may empty it.
         self.forgotten: list[Hashable] = []
         self._X = SparseRows(blocks)
         self._K = KeptRows(self._X, memory)
         self._places: dict[Hashable, int] = {}
         self._names: list[Hashable] = []
-        #: Number of examples added so far.
-        self._added = 0
-        #: Places of examples added since the last `settle`.
-        self._new: list[int] = []
-        #: Whether coefficients were given, so that everything must be computed anew.
-        self._given = False
+        self._added = 0  #: Number of examples added so far.
+        self._new: list[int] = []  #: Places of examples added since the last `settle`.
+        self._given = False  #: Whether coefficients were given, so that everything must be computed anew.
         self._state, self._extrema = np.array([-1, -1, 0, 0], np.int64), np.zeros(3)
         self._coef, self._spread, self._F = np.zeros(0), np.zeros(0), np.zeros(0)
         self._low, self._high = np.zeros(0), np.zeros(0)
@@ -400,8 +394,7 @@ class KeptRows:
         self._store = np.empty(max(64, memory // 4), np.float32)
         #: shape (height, room): 0 past column X.n; a free place holds any finite number.
         self.values = self._store[:0].reshape(0, 0)
-        #: shape (room,): Slot of each example's row in `values`, or -1.
-        self.slots = np.zeros(0, np.int64)
+        self.slots = np.zeros(0, np.int64)  #: shape (room,): Slot of each example's row in `values`, or -1.
         #: shape (height,): Time of the last use of each slot, from a counter.
         self.used = np.zeros(0, np.int64)
         self._owner = np.zeros(0, np.int64)

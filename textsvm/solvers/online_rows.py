@@ -22,10 +22,8 @@ from textsvm.arrays import Floats, Floats32, Ints, Ints32, Words
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 
-#: Fibonacci hashing: 2^64 divided by the golden ratio.
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-#: Up to this number columns without rows are kept.
-FEW = 4096
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  #: Fibonacci hashing: 2^64 divided by the golden ratio.
+FEW = 4096  #: Up to this number columns without rows are kept.
 
 
 def grown(array: NDArray, length: int) -> NDArray:
@@ -150,8 +148,7 @@ class SparseRows:
         self.scale = np.zeros((0, blocks), np.float32)
         #: shape (n or more, blocks): End of each block in the list of columns of a row.
         self.ends = np.zeros((0, blocks), np.int64)
-        #: shape (number of columns or more,)
-        self.weights = np.zeros(0)
+        self.weights = np.zeros(0)  #: shape (number of columns or more,)
         self.n, self.free = 0, list[int]()
 
     def block_ends(self, keys: Words) -> Ints:

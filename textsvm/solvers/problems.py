@@ -37,8 +37,7 @@ from textsvm.solvers import dual
 from textsvm.solvers.dual import AnyDual, MulticlassDual
 from textsvm.solvers.solution import Solution
 
-#: Bytes of the float64 copy of a block of rows.
-BLOCK_BYTES = 64 << 20
+BLOCK_BYTES = 64 << 20  #: Bytes of the float64 copy of a block of rows.
 #: Bytes of the values that are on a GPU at a time; the rows are read once for each part of this size.
 VALUES_BYTES = 1 << 30
 #: Share of nonzero coefficients below which a sparse product is faster on a CPU, as for class pairs.

@@ -101,8 +101,7 @@ class CardPart:
         self.device, self.first, self.last = shard.device, shard.first, shard.last
         self.count, self.changes = slots.count, slots.moved.size // slots.moved_slots.size
         self.size_word = _word(slots, "size")
-        #: Number of own variables in each slot.
-        self.sizes = np.zeros(self.count, np.int64)
+        self.sizes = np.zeros(self.count, np.int64)  #: Number of own variables in each slot.
         with devices.use(shard.device):
             needed = 12 * self.count * stride + 8 * slots.values[0].size + 12 * slots.moved.size
             devices.require_memory(needed, f"the solver's part on {shard.device.description}")

@@ -55,10 +55,8 @@ from textsvm.solvers.dual import Dual
 
 #: Maximum bytes of a tile. A tile takes at most 1/8 of the Gram's buffer, all tiles at most the whole buffer.
 TILE_BYTES = 64 << 20
-#: Rows that are added at a time.
-BLOCK = 64
-#: Iterations between checks of shrinking, progress and stalling.
-_STRETCH = 1000
+BLOCK = 64  #: Rows that are added at a time.
+_STRETCH = 1000  #: Iterations between checks of shrinking, progress and stalling.
 #: The active set is shortened only to this fraction or less: each time its rows are copied again.
 _WORTHWHILE = 0.9
 
@@ -146,8 +144,7 @@ class Run:
             self.add_rows(np.arange(self.m), np.zeros(self.m))
         self.activate(np.arange(self.m))
         self.worst = self.best = self.violation
-        #: Iterations and objective decrease at the last check of stalling.
-        self.mark = (0, 0.0)
+        self.mark = (0, 0.0)  #: Iterations and objective decrease at the last check of stalling.
 
     def solve(self) -> solution.Solution:
         for tol in self.stopping.tolerances():

@@ -51,12 +51,9 @@ SOURCE = "smo.cu"
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [
     (SOURCE, (("THREADS", THREADS), ("PER_THREAD", PER_THREAD)))
 ]
-#: Maximum number of pairs of a set in a round (some 40 ms).
-PAIRS = 50_000
-#: Maximum number of pairs of a set in a launch that several problems share.
-BURST = 2_000
-#: Blocks that gather tiles, for all slots together.
-GATHERERS = 16_384
+PAIRS = 50_000  #: Maximum number of pairs of a set in a round (some 40 ms).
+BURST = 2_000  #: Maximum number of pairs of a set in a launch that several problems share.
+GATHERERS = 16_384  #: Blocks that gather tiles, for all slots together.
 #: State of a slot: State of smo.cu, every field 8 bytes.
 STATE = devices.layout(
     "int64 done round iterations count moved stalls paused size limit bound",

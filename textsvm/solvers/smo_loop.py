@@ -15,8 +15,7 @@ from textsvm.runtime.compiled import njit, simd, use_numpy
 
 #: Why the loop stopped.
 BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3
-#: Replaces curvature that is not positive (indefinite kernels, duplicates), as in LIBSVM.
-TAU = 1e-12
+TAU = 1e-12  #: Replaces curvature that is not positive (indefinite kernels, duplicates), as in LIBSVM.
 #: Indices into the integer state.
 AT_I, AT_J, CLOCK, NEXT = 0, 1, 2, 3
 #: Indices into the float state: max of -F over UP, min of -F over DOWN, objective decrease.

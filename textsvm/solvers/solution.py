@@ -31,16 +31,14 @@ from textsvm.errors import InputError
 from textsvm.runtime.parameters import with_short_repr
 from textsvm.solvers.dual import MOST_SLACK, Dual, MulticlassDual
 
-#: Violation of a working set, as a fraction of that of all variables, at which a round ends.
-SHARE = 0.3
+SHARE = 0.3  #: Violation of a working set, as a fraction of that of all variables, at which a round ends.
 #: Later steps of a long run, in units of the best step. Values in (0, 2) decrease the objective; of steps
 #: that are taken together, values up to 1.6 (kernels_cu/crammer_singer_set.cu).
 RELAXATION = 1.6
 #: Responses are computed anew before optimality is judged if their estimated error is more than this fraction
 #: of the tolerance.
 ROUNDING = 0.01
-#: Maximum number of times that new responses continue a run.
-RENEWALS = 20
+RENEWALS = 20  #: Maximum number of times that new responses continue a run.
 
 NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
 NO_STEP_LEFT = "stalled: no step is left in float64"

@@ -31,8 +31,7 @@ from textsvm.text.documents import View
 
 #: Prefixes of the names of saved arrays: the learnt state of a kernel, weights of features, and indexes.
 _STATE, _WEIGHTS, INDEX = "kernel.", "weights.", "index."
-#: Largest change by rounding of the value of a normalised kernel, in a model without texts.
-TOLERANCE = 1e-6
+TOLERANCE = 1e-6  #: Largest change by rounding of the value of a normalised kernel, in a model without texts.
 
 
 @dataclass(frozen=True, eq=False)

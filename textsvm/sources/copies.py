@@ -35,10 +35,8 @@ _DIGITS = string.digits.encode()
 _KEPT = np.array(
     [255 if byte in _BESIDE_LETTERS else ord(chr(byte).lower()) for byte in range(128)], np.uint8
 )
-#: Time of `_letters`, relative to that of other work of `use_numpy`.
-_PYTHON = 2
-#: Maximum number of digests of training texts in a model.
-MOST_DIGESTS = 1 << 16
+_PYTHON = 2  #: Time of `_letters`, relative to that of other work of `use_numpy`.
+MOST_DIGESTS = 1 << 16  #: Maximum number of digests of training texts in a model.
 #: Texts with so many bytes of letters are compared without digits: numbers and dates of a template.
 LONG = 40
 #: What copies may differ in, in messages.

@@ -20,8 +20,7 @@ from textsvm.text.documents import View
 
 #: |K_ij - K_ji| may be RELATIVE |K_ij| + ABSOLUTE max |K|: rounding of float32 sums in different orders.
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
-#: Rows and columns of a block that is checked at once.
-BLOCK = 1024
+BLOCK = 1024  #: Rows and columns of a block that is checked at once.
 
 
 class MatrixSource(Source):

@@ -41,8 +41,7 @@ LEAST_COUNTED, FEW_VECTORS = 1 << 22, 200
 MOST_INDEX, SAMPLE = 1 << 28, 1 << 20
 #: Bytes of an entry in the index, of an entry of a term while it is made, and of a symbol that is counted.
 BYTES, MAKING, COUNTING = 3, 16, 32
-#: Most compressed symbols per byte.
-MOST_TIMES = 1100
+MOST_TIMES = 1100  #: Most compressed symbols per byte.
 
 
 class PackedDocuments(Documents):

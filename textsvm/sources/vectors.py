@@ -24,10 +24,8 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import View
 from textsvm.text.stored import StoredTexts
 
-#: Number types that are kept; others are converted to the first.
-TYPES = (np.float64, np.float32)
-#: Numbers that are checked together.
-_BLOCK = 1 << 20
+TYPES = (np.float64, np.float32)  #: Number types that are kept; others are converted to the first.
+_BLOCK = 1 << 20  #: Numbers that are checked together.
 #: Kinds of NumPy types that texts, and dates, may have.
 _TEXTS, _DATES = tuple("OUST"), tuple("mM")
 
@@ -139,8 +137,7 @@ def _check_on_gpu(X: Array) -> Array:
     return values
 
 
-#: Prefix of the names of the arrays of vectors.
-_VECTORS = "vectors."
+_VECTORS = "vectors."  #: Prefix of the names of the arrays of vectors.
 
 
 class VectorSource(KernelSource):

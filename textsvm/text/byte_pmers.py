@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 __all__ = ["LONGEST", "byte_pmers", "spelled", "unit"]
 
-#: Largest p: seven bytes fit beside it.
-LONGEST = 7
+LONGEST = 7  #: Largest p: seven bytes fit beside it.
 
 
 def byte_pmers(data: bytes, p: int) -> NDArray[np.uint64]:

@@ -67,8 +67,7 @@ class TextEncoder(ABC):
 
     name: str
     reference: str  #: Name in a model file
-    #: Digest of all that vectors depend on; "" of a Python function.
-    digest: str = ""
+    digest: str = ""  #: Digest of all that vectors depend on; "" of a Python function.
 
     @abstractmethod
     def encode(self, characters: Documents, progress: Progress | None = None) -> Floats32:

@@ -25,10 +25,8 @@ from textsvm.text.tokens import ALONE, WITHIN
 
 #: Characters per chunk, and number of texts by which a chunk of short texts grows.
 CHUNK, GROUP = 1 << 20, 16
-#: Chunks per thread that are read ahead.
-CHUNKS = 4
-#: Initial room for distinct spans.
-FEW = 1 << 10
+CHUNKS = 4  #: Chunks per thread that are read ahead.
+FEW = 1 << 10  #: Initial room for distinct spans.
 #: Symbols per piece of work of `find_words`.
 PIECE = 1 << 20
 POINTS = sys.maxunicode + 1

@@ -31,10 +31,8 @@ NORMALISATIONS = ("unicode", "paper", "none")
 #: SEVERAL + i: expansion at row i of `NormalForm.rows`.
 UNKNOWN, SPACE, JOINED, SEVERAL = 0, sys.maxunicode + 2, sys.maxunicode + 3, sys.maxunicode + 4
 _OUTSIDE_PAPER, _OUTSIDE_PAPER_CASED = re.compile(r"[^a-z0-9]+"), re.compile(r"[^A-Za-z0-9]+")
-#: Code points below do not depend on their predecessor.
-_FIRST_SECOND = 0xAD
-#: Code points from here on do not decompose.
-_LAST_DECOMPOSED = 0x30000
+_FIRST_SECOND = 0xAD  #: Code points below do not depend on their predecessor.
+_LAST_DECOMPOSED = 0x30000  #: Code points from here on do not decompose.
 #: Default_Ignorable_Code_Point of DerivedCoreProperties.txt, Unicode 16.
 IGNORABLE = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"

@@ -10,8 +10,7 @@ from typing import Any, overload
 
 from textsvm.errors import InputError
 
-#: Bytes per write.
-WRITTEN = 1 << 20
+WRITTEN = 1 << 20  #: Bytes per write.
 
 
 class StoredTexts(Sequence[str]):

@@ -60,8 +60,7 @@ Tokens = str | Callable[[str], Sequence[str]]
 #: Half-open character ranges of symbols in a text, shape (n, 2); -1: not located.
 Spans = Ints
 NAMES = ("characters", "words", "whitespace", "blosum62")
-#: Kinds whose symbols are single characters.
-SINGLE = ("characters", "blosum62")
+SINGLE = ("characters", "blosum62")  #: Kinds whose symbols are single characters.
 #: Class of a character: between words, within a word, a word by itself.
 BETWEEN, WITHIN, ALONE = 0, 1, 2
 _WORD = re.compile(r"\w")

@@ -43,8 +43,7 @@ from textsvm.training.grams import (
 from textsvm.training.problems import problem_of, rule_of
 from textsvm.training.targets import Target, with_classes
 
-#: Most bytes of decision values that exist at a time.
-VALUES_BYTES = 256 << 20
+VALUES_BYTES = 256 << 20  #: Most bytes of decision values that exist at a time.
 #: Seconds of a core for a machine, per squared number of examples: 0.1 s for 4,500 texts, unless C is small.
 SOLVING = 5e-9
 MANY = 1000  #: Fewest examples for which a search by features is quicker than a Gram that has no other use

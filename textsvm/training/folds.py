@@ -35,8 +35,7 @@ from textsvm.training import leakage
 from textsvm.training.grams import PreparedRows
 from textsvm.training.targets import SEEDS, Target, check_seed
 
-#: Classes that a message names.
-NAMED = 5
+NAMED = 5  #: Classes that a message names.
 
 
 @dataclass(frozen=True)
@@ -213,8 +212,7 @@ class NumberedFolds:
             raise InputError(f"cv={k} folds are too few; there must be at least 2")
         self.requested, self.target, self.grouped = k, target, groups is not None
         groups = joined(groups, copies)
-        #: What a message counts
-        self.unit = "document" if copies is None else "text"
+        self.unit = "document" if copies is None else "text"  #: What a message counts
         if self.grouped:
             self.unit = "group"
         #: Classes to stratify by: none for numbers and for several labels per document.

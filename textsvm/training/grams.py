@@ -30,16 +30,13 @@ from textsvm.solvers.problems import Classification, Labelling, OneClass, Proble
 from textsvm.sources.base import KernelSource
 from textsvm.text.documents import Documents, MultiView
 
-#: Symbols below which memory always suffices.
-FEW_SYMBOLS = 1 << 19
+FEW_SYMBOLS = 1 << 19  #: Symbols below which memory always suffices.
 #: Predicted solver time on a CPU relative to a classifier of texts, which coordinate descent solves. Up
 #: to 42, 8 and, on numbers, 44 were measured for up to 8,000 examples; the first two grow with their number.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 20.0}
 SLOWER_ON_NUMBERS = 60.0
-#: Bytes per value of a kernel matrix, and of a copy, that certainly stay in memory.
-MATRIX_BYTES = 9
-#: Upper bound of the bytes of a feature occurrence, in memory or on disk.
-MOST_BYTES = 64
+MATRIX_BYTES = 9  #: Bytes per value of a kernel matrix, and of a copy, that certainly stay in memory.
+MOST_BYTES = 64  #: Upper bound of the bytes of a feature occurrence, in memory or on disk.
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from textsvm.kernels.base import is_whole
 from textsvm.kernels.inputs import is_missing
 from textsvm.sources.copies import copy_groups
 
-#: Number of seeds of NumPy's `RandomState`.
-SEEDS = 1 << 32
+SEEDS = 1 << 32  #: Number of seeds of NumPy's `RandomState`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +29,7 @@ class Target:
     classes: AnyArray | None  #: shape (n_classes,): Sorted classes; None for regression
     form: str | None = None  #: Form of several labels per document, see `textsvm.model.labels`
     positive: Any = None  #: Positive class of two, for metrics; default the second class
-    #: Digests of the texts, see `textsvm.sources.copies`; None without texts.
-    digests: Words | None = None
+    digests: Words | None = None  #: Digests of the texts, see `textsvm.sources.copies`; None without texts.
     #: Groups of the user that folds keep together, numbered from 0; None without groups.
     groups: Ints | None = None
 

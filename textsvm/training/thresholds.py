@@ -34,16 +34,11 @@ import numpy as np
 from textsvm.arrays import Bools, Floats, Ints
 from textsvm.training.targets import Target
 
-#: Parts of the documents, left out in turn.
-PARTS = 5
-#: Thresholds: labels with a lower best F1 are hardly ever predicted.
-FBR = 0.3
-#: Offsets: most rounds of a search.
-ROUNDS = 3
-#: Offsets: smallest gain of a step, times the root of n.
-GAIN = 0.5
-#: Offsets: weight of accuracy beside macro-F1.
-ACCURACY = 0.5
+PARTS = 5  #: Parts of the documents, left out in turn.
+FBR = 0.3  #: Thresholds: labels with a lower best F1 are hardly ever predicted.
+ROUNDS = 3  #: Offsets: most rounds of a search.
+GAIN = 0.5  #: Offsets: smallest gain of a step, times the root of n.
+ACCURACY = 0.5  #: Offsets: weight of accuracy beside macro-F1.
 #: Offsets: steps in units of the standard deviation of the values.
 STEPS = (-0.8, -0.4, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2, 0.4, 0.8)
 

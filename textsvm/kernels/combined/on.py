@@ -37,14 +37,11 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import View
 
-#: Prefix of the saved mean and scale.
-STANDARD = "standard."
+STANDARD = "standard."  #: Prefix of the saved mean and scale.
 #: AttributionMethod of numbers.
 TOGETHER = AttributionMethod("numbers", "numbers: the joint contribution of all numbers of a kernel")
-#: Greatest number of columns of numbers of a kernel.
-MOST_COLUMNS = 10_000
-#: Bytes of a number as a feature.
-NUMBER_BYTES = 16
+MOST_COLUMNS = 10_000  #: Greatest number of columns of numbers of a kernel.
+NUMBER_BYTES = 16  #: Bytes of a number as a feature.
 #: Functions of the rank of a number, and quantiles of the training rows by which it is ranked.
 WAVES, QUANTILES = 8, 64
 

@@ -24,10 +24,8 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.text.documents import Documents, MultiView
 
-#: Values that a core adds at a time.
-_HOST_BLOCK = 1 << 18
-#: Values that a card adds at a time.
-_DEVICE_BLOCK = 1 << 26
+_HOST_BLOCK = 1 << 18  #: Values that a core adds at a time.
+_DEVICE_BLOCK = 1 << 26  #: Values that a card adds at a time.
 
 
 class CombinedRows(ABC):

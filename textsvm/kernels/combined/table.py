@@ -15,10 +15,8 @@ from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents, MultiView, View, column_name
 from textsvm.text.tokens import Spans, align
 
-#: Greatest number of numbers of an example that are shown; of more, only their count is.
-SHOWN = 12
-#: Smallest mean length of centred vectors that are scaled.
-SMALLEST = 1e-12
+SHOWN = 12  #: Greatest number of numbers of an example that are shown; of more, only their count is.
+SMALLEST = 1e-12  #: Smallest mean length of centred vectors that are scaled.
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from textsvm.text.documents import Documents
 LANES = 32
 STRIP = 128  # pattern symbols per strip: two words
 CHUNK = 1 << 16  # text symbols that pass a strip together: their queues stay in the L2 cache
-#: Most distinct symbols of the row documents of a run.
-MAX_SYMBOLS = (1 << 16) - 1
+MAX_SYMBOLS = (1 << 16) - 1  #: Most distinct symbols of the row documents of a run.
 
 # Compile-time row offsets in `state`, `queues` and `masks`: LLVM needs a single aliasing check.
 L1, L2, L3 = LANES, 2 * LANES, 3 * LANES

@@ -74,18 +74,12 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
-#: Patterns of occurrences; more take hours whatever the texts.
-MOST_PATTERNS = 10_000
-#: Occurrences a second that a core counts (25 to 60 ns each).
-RATE = 2.5e7
-#: Time to compare an occurrence with a document, relative to counting it.
-COMPARED = 0.005
-#: Greatest number of symbols of all patterns of a saved model.
-MOST_SAVED = 50_000
-#: Greatest predicted seconds of a prediction by a saved model.
-MOST_SECONDS = 3.0
-#: Seconds that a core takes for a symbol of a pattern and a symbol of the texts.
-SYMBOL_SECONDS = 1e-8
+MOST_PATTERNS = 10_000  #: Patterns of occurrences; more take hours whatever the texts.
+RATE = 2.5e7  #: Occurrences a second that a core counts (25 to 60 ns each).
+COMPARED = 0.005  #: Time to compare an occurrence with a document, relative to counting it.
+MOST_SAVED = 50_000  #: Greatest number of symbols of all patterns of a saved model.
+MOST_SECONDS = 3.0  #: Greatest predicted seconds of a prediction by a saved model.
+SYMBOL_SECONDS = 1e-8  #: Seconds that a core takes for a symbol of a pattern and a symbol of the texts.
 
 
 class BoundedGapCost(Cost):

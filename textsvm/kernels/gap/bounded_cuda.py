@@ -36,12 +36,9 @@ from textsvm.runtime.device import Device
 from textsvm.text.documents import DeviceDocuments, Documents
 
 SOURCE = "subsequences.cu"
-#: Kernels launched: (source, defines).
-DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
-#: Words per batch of documents.
-BATCH = 1 << 26
-#: Free bytes per word of a batch.
-WORD_BYTES = 256
+DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]  #: Kernels launched: (source, defines).
+BATCH = 1 << 26  #: Words per batch of documents.
+WORD_BYTES = 256  #: Free bytes per word of a batch.
 
 
 class _PatternBatch:

@@ -48,27 +48,19 @@ from textsvm.text.documents import DeviceDocuments, Documents, batches
 
 SOURCE = "gap.cu"
 WARP = 32
-#: Strips per pack from which it may end with up to 2, 8 and any number of idle lanes.
-STRIPS = (1, 8, 16)
-#: Largest alphabet with masks; symbols of larger alphabets are compared directly.
-MASKED = 256
-#: 32-bit codes, for more than 65,536 symbols.
-WIDE: gpu.Defines = (("CODE", "uint32"),)
-#: For matrices in shards.
-SHARDS: gpu.Defines = (("SHARDS", 1),)
+STRIPS = (1, 8, 16)  #: Strips per pack from which it may end with up to 2, 8 and any number of idle lanes.
+MASKED = 256  #: Largest alphabet with masks; symbols of larger alphabets are compared directly.
+WIDE: gpu.Defines = (("CODE", "uint32"),)  #: 32-bit codes, for more than 65,536 symbols.
+SHARDS: gpu.Defines = (("SHARDS", 1),)  #: For matrices in shards.
 #: For sums over rows that are two floats each instead of float64.
 TWO_FLOATS: gpu.Defines = (("TWO_FLOATS", 1),)
 
 THREADS = 128
 MATRIX, MIRRORED, WEIGHTED, DIAGONAL, FORWARD, TURNED = range(6)
-#: Minimum and maximum symbols per task.
-RUN = (1024, 16_384)
-#: Warp steps per launch between calls of `progress`.
-STEPS = 4e9
-#: Most rows of a period.
-PERIOD = 64
-#: Symbols of documents that are predicted together.
-BATCH = 1 << 25
+RUN = (1024, 16_384)  #: Minimum and maximum symbols per task.
+STEPS = 4e9  #: Warp steps per launch between calls of `progress`.
+PERIOD = 64  #: Most rows of a period.
+BATCH = 1 << 25  #: Symbols of documents that are predicted together.
 #: By GPU and defines of a module: a lock, and the event after the last launches that use its constants.
 _constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
 

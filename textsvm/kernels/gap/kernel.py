@@ -26,14 +26,10 @@ from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
 
-#: Cells times p a second of the sweep.
-RATE = 3.3e9
-#: Cells times p a second of attribution: 5e9 a minute.
-ATTRIBUTION_RATE = 5e9 / 60
-#: Greatest p of a saved model.
-MOST_SAVED = 64
-#: Greatest predicted seconds for a text of a saved model.
-MOST_SECONDS = 0.5
+RATE = 3.3e9  #: Cells times p a second of the sweep.
+ATTRIBUTION_RATE = 5e9 / 60  #: Cells times p a second of attribution: 5e9 a minute.
+MOST_SAVED = 64  #: Greatest p of a saved model.
+MOST_SECONDS = 0.5  #: Greatest predicted seconds for a text of a saved model.
 
 
 @dataclass(frozen=True)
@@ -212,8 +208,7 @@ class _Columns:
             self._alike.append(lengths)
         self._codes = documents.codes_for()
         self._lanes, self._widths = in_lanes(documents)
-        #: Place of each document in the order of length.
-        self._places = np.empty(self.n, np.int64)
+        self._places = np.empty(self.n, np.int64)  #: Place of each document in the order of length.
         self._places[self._lanes.ravel()[: self.n]] = np.arange(self.n)
         self.selves = self.self_values(documents, [None] * len(kernels))
 

@@ -66,10 +66,8 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
 
-#: Columns per strip of the CPU twin.
-STRIP = 64
-#: Normalised values below this are set to 0.
-SMALLEST = 2.0**-60
+STRIP = 64  #: Columns per strip of the CPU twin.
+SMALLEST = 2.0**-60  #: Normalised values below this are set to 0.
 
 
 @dataclass(frozen=True, eq=False)

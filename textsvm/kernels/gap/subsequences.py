@@ -38,12 +38,9 @@ from textsvm.runtime.memory import copied, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
-#: Approximate number of occurrences per piece of work.
-PIECE = 1 << 20
-#: Upper bound of (document, key, gap) as a number.
-ROOM = 1 << 62
-#: Number of keys up to which ranks are always tabulated.
-TABLE = 1 << 20
+PIECE = 1 << 20  #: Approximate number of occurrences per piece of work.
+ROOM = 1 << 62  #: Upper bound of (document, key, gap) as a number.
+TABLE = 1 << 20  #: Number of keys up to which ranks are always tabulated.
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,10 @@ from textsvm.runtime.parallel import run
 from textsvm.runtime.simd import LANES, aligned, fill, load, multiply_add, stack, store, where_equal, widen
 from textsvm.text.documents import Documents
 
-#: Symbols of row documents, and of interleaved columns, per piece of work (about 0.2 s).
-PIECE = 12_800
+PIECE = 12_800  #: Symbols of row documents, and of interleaved columns, per piece of work (about 0.2 s).
 
 
-#: Selected documents: codes, offsets, indices.
-Picked = tuple[UnsignedInts, Ints, Ints]
+Picked = tuple[UnsignedInts, Ints, Ints]  #: Selected documents: codes, offsets, indices.
 
 
 def in_lanes(documents: Documents) -> tuple[Ints, Ints]:

@@ -25,8 +25,7 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import LANES, aligned, count_bits, fill, load, stack, store
 
-#: l-mers per word.
-BITS = 64
+BITS = 64  #: l-mers per word.
 
 
 def words_of(indptr: Ints) -> tuple[Ints, Ints]:
@@ -169,10 +168,8 @@ def weigh_counts(counts, weights, row_scale, scale, out):
             out[i, j] = total * (row_scale[i] * scale[j])
 
 
-#: Words of a batch of columns.
-WORDS = 256
-#: Counts of a piece of work.
-COUNTS = 1 << 19
+WORDS = 256  #: Words of a batch of columns.
+COUNTS = 1 << 19  #: Counts of a piece of work.
 
 
 class HostMers(MerRows):

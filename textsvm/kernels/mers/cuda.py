@@ -14,16 +14,11 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
 SOURCE, WARP, THREADS = "mers.cu", 32, 256
-#: Largest distances that kernels are compiled for.
-MOST = (3, 4, 7, 15)
-#: Alphabet sizes that kernels are compiled for; larger alphabets are compared by symbol.
-SYMBOLS = (4, 32)
-#: Rows per block.
-TILE = 256
-#: Pairs of l-mers per launch.
-LAUNCH = 1e12
-#: Bytes of shared memory per block.
-SHARED = 48 << 10
+MOST = (3, 4, 7, 15)  #: Largest distances that kernels are compiled for.
+SYMBOLS = (4, 32)  #: Alphabet sizes that kernels are compiled for; larger alphabets are compared by symbol.
+TILE = 256  #: Rows per block.
+LAUNCH = 1e12  #: Pairs of l-mers per launch.
+SHARED = 48 << 10  #: Bytes of shared memory per block.
 
 #: struct Task of kernels_cu/mers.cu.
 TASK = gpu.layout(

@@ -118,23 +118,16 @@ def _spread(begins, starts, ids, positions, indptr, features, per_occurrence, sl
                 shares[at if at < n else 2 * n - 1 - at] += per_occurrence[entry] / len(positions)
 
 
-#: Symbols a second that are counted and compared, for each mask.
-RATE = 1e10
-#: Bytes per window while the Gram of a mask is added.
-WINDOW_BYTES = 44
-#: Patterns a second that are named in an explanation.
-NAMING_RATE = 5e5
-#: Choices of positions of a window; more take hours whatever the texts.
-MOST_MASKS = 20_000
+RATE = 1e10  #: Symbols a second that are counted and compared, for each mask.
+WINDOW_BYTES = 44  #: Bytes per window while the Gram of a mask is added.
+NAMING_RATE = 5e5  #: Patterns a second that are named in an explanation.
+MOST_MASKS = 20_000  #: Choices of positions of a window; more take hours whatever the texts.
 #: Greatest number of symbols of all masks of a saved model, with OVERHEAD more for each mask.
 MOST_SAVED = 500_000
 OVERHEAD = 10
-#: Greatest predicted seconds of a prediction by a saved model.
-MOST_SECONDS = 3.0
-#: Seconds that a core takes for a mask.
-MASK_SECONDS = 5e-4
-#: Seconds that a core takes for a position of a mask and a symbol of the texts.
-SYMBOL_SECONDS = 4e-9
+MOST_SECONDS = 3.0  #: Greatest predicted seconds of a prediction by a saved model.
+MASK_SECONDS = 5e-4  #: Seconds that a core takes for a mask.
+SYMBOL_SECONDS = 4e-9  #: Seconds that a core takes for a position of a mask and a symbol of the texts.
 
 
 class GappedCost(Cost):

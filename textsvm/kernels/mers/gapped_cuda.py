@@ -74,18 +74,13 @@ class CudaMaskedWindows(MaskedWindows):
 NAME = "the kernel of gapped k-mers"
 #: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(LISTS_SOURCE, ()), (SOURCE, ())]
-#: Largest number of keys of a mask for dense X and for look-ups.
-MOST_KEYS = 1 << 14
+MOST_KEYS = 1 << 14  #: Largest number of keys of a mask for dense X and for look-ups.
 #: Largest number of windows of a text for dense X: larger counts are not exact in float16.
 MOST_COUNT = 1 << 11
-#: Largest number of windows of a text for look-ups.
-MOST_WINDOWS = 1 << 14
-#: Bytes of the dense rows of a group of masks.
-GROUP_BYTES = 1 << 30
-#: Rows per product.
-TILE = 2048
-#: Numbers of keys are padded to multiples of this.
-PAD = 8
+MOST_WINDOWS = 1 << 14  #: Largest number of windows of a text for look-ups.
+GROUP_BYTES = 1 << 30  #: Bytes of the dense rows of a group of masks.
+TILE = 2048  #: Rows per product.
+PAD = 8  #: Numbers of keys are padded to multiples of this.
 #: cudaDataType.
 FLOAT16 = 2
 FLOAT32 = 0

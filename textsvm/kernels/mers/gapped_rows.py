@@ -44,32 +44,20 @@ from textsvm.runtime.device import Device, array_module, device_of
 from textsvm.runtime.parallel import Progress, n_threads, part, report, run
 from textsvm.text.documents import Documents, batches
 
-#: Features of the column documents of up to these bytes are cached.
-KEEP_BYTES = 1 << 29
-#: Bytes per entry of the features.
-ENTRY_BYTES = 48
+KEEP_BYTES = 1 << 29  #: Features of the column documents of up to these bytes are cached.
+ENTRY_BYTES = 48  #: Bytes per entry of the features.
 #: Bytes of weight vectors; above, prediction uses kernel values with the support vectors.
 WEIGHT_BYTES = 1 << 30
-#: Symbols of documents that are predicted together.
-BATCH = 1 << 23
-#: Codes of one byte.
-MOST_SYMBOLS = 256
-#: Possible keys of a mask whose counts stay in the cache.
-MOST_KEYS = 1 << 17
-#: Number of possible keys of a mask up to which keys are never ranked.
-TABLE = 1 << 16
-#: Bytes of the lists of a group of masks.
-GROUP_BYTES = 1 << 26
-#: Largest bytes of the lists of a group of a mask per core.
-MOST_BYTES = 1 << 30
-#: Bytes of the lists of one mask, for each window.
-WINDOW_BYTES = 20
-#: Multiply-adds of a tile product in the time of one addition from a list.
-TILE_RATE = 20.0
-#: Rows per piece of work.
-ROWS = 32
-#: Positions whose keys are computed together.
-POSITIONS = 4096
+BATCH = 1 << 23  #: Symbols of documents that are predicted together.
+MOST_SYMBOLS = 256  #: Codes of one byte.
+MOST_KEYS = 1 << 17  #: Possible keys of a mask whose counts stay in the cache.
+TABLE = 1 << 16  #: Number of possible keys of a mask up to which keys are never ranked.
+GROUP_BYTES = 1 << 26  #: Bytes of the lists of a group of masks.
+MOST_BYTES = 1 << 30  #: Largest bytes of the lists of a group of a mask per core.
+WINDOW_BYTES = 20  #: Bytes of the lists of one mask, for each window.
+TILE_RATE = 20.0  #: Multiply-adds of a tile product in the time of one addition from a list.
+ROWS = 32  #: Rows per piece of work.
+POSITIONS = 4096  #: Positions whose keys are computed together.
 #: A mask, its vocabulary, and weights of shape (features, machines).
 MaskWeights = tuple[Mask, MaskedWindows, Array]
 

@@ -147,12 +147,9 @@ def _binomial(n: int, r: int) -> int:
     return comb(n, r) if n >= 0 else 0
 
 
-#: Pairs of l-mers a second, of weight 1.
-RATE = 8e9
-#: Greatest number of mismatches.
-MOST = 15
-#: Greatest number of symbols of a k-mer.
-LONGEST = 1000
+RATE = 8e9  #: Pairs of l-mers a second, of weight 1.
+MOST = 15  #: Greatest number of mismatches.
+LONGEST = 1000  #: Greatest number of symbols of a k-mer.
 
 
 @dataclass(frozen=True)

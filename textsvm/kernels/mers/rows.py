@@ -40,12 +40,9 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, report, run
 from textsvm.text.documents import Documents, batches
 
-#: Bytes of the score tables of a predictor.
-TABLE_BYTES = 1 << 30
-#: Additions into a table per second.
-TABLE_RATE = 3e8
-#: Symbols of documents that are predicted together.
-BATCH = 1 << 23
+TABLE_BYTES = 1 << 30  #: Bytes of the score tables of a predictor.
+TABLE_RATE = 3e8  #: Additions into a table per second.
+BATCH = 1 << 23  #: Symbols of documents that are predicted together.
 
 
 class MerRows(ComparedRows):

@@ -35,8 +35,7 @@ from textsvm.text.documents import Documents
 LETTERS = ("a", "c", "g", "tu", "nrykmswbdhv")
 UNKNOWN = len(LETTERS) - 1
 PAIRED = str.maketrans("acgtu", "tgcaa")
-#: Number of keys up to which ranks are always tabulated; more keys may be sorted instead.
-TABLE = 1 << 10
+TABLE = 1 << 10  #: Number of keys up to which ranks are always tabulated; more keys may be sorted instead.
 
 
 @dataclass(frozen=True)

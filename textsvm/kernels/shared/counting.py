@@ -39,16 +39,11 @@ from textsvm.runtime.memory import copied, empty, free, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
-#: Passes of NumPy over the symbols for each length.
-PASSES = 4
-#: Largest total number of symbols.
-MAX_SYMBOLS = (1 << 31) - 1
-#: Smallest number of p-mers per piece of work.
-PIECE = 1 << 14
-#: Possible keys per window up to which keys are marked in a bit table instead of sorted.
-TABLE = 64
-#: Keys up to which sorting on a single thread is faster.
-SORTED = 1 << 20
+PASSES = 4  #: Passes of NumPy over the symbols for each length.
+MAX_SYMBOLS = (1 << 31) - 1  #: Largest total number of symbols.
+PIECE = 1 << 14  #: Smallest number of p-mers per piece of work.
+TABLE = 64  #: Possible keys per window up to which keys are marked in a bit table instead of sorted.
+SORTED = 1 << 20  #: Keys up to which sorting on a single thread is faster.
 #: Symbols of a panel of documents, a quarter if memory is scarce; temporary arrays take 28 bytes a symbol.
 PANEL = 1 << 22
 #: Mean length of documents from which the counts of all lengths take less memory than the ids of a length.

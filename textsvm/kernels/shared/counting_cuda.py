@@ -36,19 +36,14 @@ from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments
 
 SOURCE = "pmers.cu"
-#: Number of possible keys up to which ranks are always tabulated.
-TABLE = 1 << 24
-#: Key of a window that leaves its document.
-NO_KEY = np.uint64((1 << 64) - 1)
-#: Upper bound of the bytes per occurrence while a panel is counted or weighted.
-PANEL_BYTES = 48
-#: Maximum number of occurrences per panel.
-MAX_PANEL = 1 << 26
+TABLE = 1 << 24  #: Number of possible keys up to which ranks are always tabulated.
+NO_KEY = np.uint64((1 << 64) - 1)  #: Key of a window that leaves its document.
+PANEL_BYTES = 48  #: Upper bound of the bytes per occurrence while a panel is counted or weighted.
+MAX_PANEL = 1 << 26  #: Maximum number of occurrences per panel.
 #: Maximum share of the free memory for a panel.
 PANEL_SHARE = 0.25
 KEY_DEFINES = {np.uint32: (("KEY", "uint32"),), np.uint64: (("KEY", "uint64"),)}
-#: Kernels launched: (source, defines).
-DEFINE_SETS = [(SOURCE, defines) for defines in KEY_DEFINES.values()]
+DEFINE_SETS = [(SOURCE, defines) for defines in KEY_DEFINES.values()]  #: Kernels launched: (source, defines).
 
 
 @dataclass(frozen=True)

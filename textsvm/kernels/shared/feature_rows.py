@@ -24,8 +24,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-#: Occurrences of features in documents that are predicted together.
-BATCH = 1 << 26
+BATCH = 1 << 26  #: Occurrences of features in documents that are predicted together.
 
 
 class ComparedRows(ABC):

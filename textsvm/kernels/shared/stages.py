@@ -19,8 +19,7 @@ from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import run
 
-#: Keys per piece of work.
-PIECE = 1 << 18
+PIECE = 1 << 18  #: Keys per piece of work.
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,8 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as within
 from textsvm.text.documents import DeviceDocuments, Documents
 
-#: Name of the matrix in messages.
-MATRIX = "the spectrum kernel"
-#: Maximum share of the free memory for counts that wait for their weights.
-KEPT_SHARE = 0.5
+MATRIX = "the spectrum kernel"  #: Name of the matrix in messages.
+KEPT_SHARE = 0.5  #: Maximum share of the free memory for counts that wait for their weights.
 
 
 class CudaWeights:

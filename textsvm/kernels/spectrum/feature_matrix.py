@@ -25,18 +25,15 @@ from textsvm.runtime.memory import free, require_free
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-#: Bytes per entry: column and value.
-ENTRY_BYTES = 8
+ENTRY_BYTES = 8  #: Bytes per entry: column and value.
 #: Bytes per symbol while a length is counted: ids of three lengths, features and counts, twice.
 SYMBOL_BYTES = 28
 #: Bytes per entry of a training from features, and per entry of the longest p-mers from a Gram.
 COUNTED_BYTES, GRAM_BYTES = 10, 72
-#: Bytes per symbol of the ids of three lengths, if documents are not counted in panels.
-ID_BYTES = 12
+ID_BYTES = 12  #: Bytes per symbol of the ids of three lengths, if documents are not counted in panels.
 #: Number of documents from which the number of entries is extrapolated, and most of their symbols.
 SAMPLE, SAMPLE_SYMBOLS = 256, 1 << 20
-#: Symbols of the documents whose rows are counted together.
-COUNTED = 1 << 20
+COUNTED = 1 << 20  #: Symbols of the documents whose rows are counted together.
 
 
 @dataclass(frozen=True)

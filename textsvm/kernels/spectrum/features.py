@@ -57,14 +57,11 @@ from textsvm.runtime.memory import shrink
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
-#: Documents with the average class shares that are added to the documents of every p-mer.
-PSEUDO = 4.0
-#: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
-ROUNDING = 1e-12
+PSEUDO = 4.0  #: Documents with the average class shares that are added to the documents of every p-mer.
+ROUNDING = 1e-12  #: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
 #: A p-mer is rare if the number of classes is more than this multiple of its document frequency.
 CLASSES_PER_RARE_DF = 64
-#: Errors that damaged arrays cause.
-DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
+DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)  #: Errors that damaged arrays cause.
 
 
 @dataclass(repr=False, eq=False)

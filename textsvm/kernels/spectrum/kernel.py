@@ -83,12 +83,10 @@ from textsvm.runtime.memory import trim
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, MultiView
 
-#: Symbols a second that are counted and compared, for each length.
-RATE = 3e8
+RATE = 3e8  #: Symbols a second that are counted and compared, for each length.
 #: Mean count from which a Gram of weight "intersection" has no unary code, whose size is the sum of counts.
 REPEATED = 2
-#: Arrays of an index.
-INDEX = ("starts", "owners", "counts", "numbers", "squares")
+INDEX = ("starts", "owners", "counts", "numbers", "squares")  #: Arrays of an index.
 #: Kernel values in memory, and entries of an index that NumPy reads at a time.
 BLOCK, PIECE = 1 << 20, 1 << 18
 DAMAGED = "the index of its training texts is damaged; train the model again"

@@ -25,21 +25,16 @@ from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, n_threads, one_blas_thread, run
 
-#: Columns of which more than this share of the vectors have a number are dense.
-DENSE_SHARE = 0.15
-#: Greatest bytes of dense columns.
-DENSE_BYTES = 1 << 28
-#: Number of columns up to which arrays over all columns are used.
-WIDE = 1 << 22
+DENSE_SHARE = 0.15  #: Columns of which more than this share of the vectors have a number are dense.
+DENSE_BYTES = 1 << 28  #: Greatest bytes of dense columns.
+WIDE = 1 << 22  #: Number of columns up to which arrays over all columns are used.
 #: Bytes up to which dense vectors are copied to float64; larger ones are converted tile by tile.
 DOUBLE_BYTES = 256 << 20
-#: Products of whole numbers below are exact in float32.
-EXACT = float(1 << 24)
+EXACT = float(1 << 24)  #: Products of whole numbers below are exact in float32.
 #: Rows and columns of a tile (no power of two, as columns are read too), and values of a tile of few rows.
 TILE_ROWS, TILE_COLUMNS = 256, 528
 TILE = TILE_ROWS * TILE_COLUMNS
-#: Number of values below which starting threads does not pay.
-ALONE = 1 << 18
+ALONE = 1 << 18  #: Number of values below which starting threads does not pay.
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
-#: Bytes of kernel values per block of a prediction.
-BLOCK_BYTES = 1 << 28
+BLOCK_BYTES = 1 << 28  #: Bytes of kernel values per block of a prediction.
 
 
 class CudaVectorRows:

@@ -33,10 +33,8 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
-#: Seconds that a core takes for a kernel value.
-VALUE_SECONDS = 2e-9
-#: Seconds that a core takes for a number of a vector in a kernel value.
-NUMBER_SECONDS = 3e-11
+VALUE_SECONDS = 2e-9  #: Seconds that a core takes for a kernel value.
+NUMBER_SECONDS = 3e-11  #: Seconds that a core takes for a number of a vector in a kernel value.
 
 
 @dataclass(frozen=True)
@@ -257,8 +255,7 @@ class LinearPredictor:
         return np.asarray(devices.to_host(documents.values) @ self.weights.T, np.float64)
 
 
-#: Greatest degree: a C int holds it, and a float64 its parity.
-MOST = (1 << 31) - 1
+MOST = (1 << 31) - 1  #: Greatest degree: a C int holds it, and a float64 its parity.
 
 
 @dataclass(frozen=True)
