@@ -237,7 +237,7 @@ def decimal_mark(columns: Mapping[str, Iterable[object]], separator: str | None,
 
     Numbers such as 1.932 that are separated by commas have a point, unless whole numbers are among them.
     """
-    found, doubtful = set[str](), list[tuple[str, list[str]]]()
+    decimal, doubtful = set[str](), list[tuple[str, list[str]]]()
     for name, column in columns.items():
         texts = (cell for cell in column if isinstance(cell, str) and not isinstance(cell, NumberCell))
         cells = ["".join(text.split()) for text in texts]
@@ -245,11 +245,11 @@ def decimal_mark(columns: Mapping[str, Iterable[object]], separator: str | None,
         unclear = [cell for cell in cells if _EITHER.fullmatch(cell)]
         if unclear and not marks and separator == "," and all("." in cell for cell in unclear):
             marks = {"."} if len(unclear) < _HEADER_LINES or not any(map(str.isdecimal, cells)) else set()
-        found |= marks
+        decimal |= marks
         if unclear or marks:
             doubtful.append((name, [*dict.fromkeys(unclear or cells)]))
-    if len(found) == 1:
-        return found.pop()
+    if len(decimal) == 1:
+        return decimal.pop()
     if not doubtful:
         return None
     name, examples = doubtful[-1]
