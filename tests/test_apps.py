@@ -62,6 +62,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.model.rules": "the kinds of decisions that a file contains",
         "textsvm.model.settings": "Settings: all models but those of single texts can be exported",
         "textsvm.model.trained": "the trained model of an estimator",
+        "textsvm.sources.base": "KernelSource: support vectors are counted, without an index",
         "textsvm.text.documents": "View: the symbols that a kernel reads",
         "textsvm.text.encoders": "the tokenizer of an encoder",
         "textsvm.text.normal_form": "the normal form, of which the Unicode tables are made",

@@ -159,7 +159,7 @@ def test_no_kernel_named_is_a_gaussian_one_and_said(here):
 def test_columns_have_a_sum_of_kernels(here, of_columns):
     path, trained = of_columns
     notes = trained.stderr.decode()
-    assert "note: the text of subject" in notes
+    assert "note: the joined text of subject" in notes
     assert all(f"{name} with weight 0" in notes for name in ("subject", "body", "hour", "size"))
     assert len(rows_of(run("predict", path, here / "more.csv"))) == 20
     assert report("evaluate", path, here / "more.csv")["accuracy"] > 0.9
@@ -204,7 +204,7 @@ MISTAKES = {
     "vectors for columns": (["train.svm", "--kernel", "a=gap"], "as libsvm, which has no column 'a'"),
     "a column that is not there": (["mails.csv", "--numbers", "hours"], "no column 'hours'"),
     "a number that is a text": (["mails.csv", "--numbers", "subject", "--text", "body"], "line 2: 'subject'"),
-    "a bad line": (["bad.svm"], "bad.svm, line 2, column 3: the index is -1"),
+    "a bad line": (["bad.svm"], "bad.svm, line 2, column 3: '-1:1' is not"),
     "without texts": (["train.svm", *GAUSSIAN, "--without-texts"], "without its support vectors"),
 }
 

@@ -1,8 +1,8 @@
 """Attributions against enumerating every substring and subsequence, and against the decision value."""
 
-import re
 import json
 import math
+import re
 from collections import Counter, defaultdict
 from itertools import combinations
 

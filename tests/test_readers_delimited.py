@@ -4,10 +4,12 @@ import csv
 import io
 import random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
+from textsvm.readers.plausible import decimal_mark
 from textsvm.readers.read import read_corpus
 
 WORDS = [
@@ -95,3 +97,71 @@ def test_any_dialect_is_read_right_or_refused(
     assert corpus.texts == texts
     assert bool(corpus.warnings) == bool(below or end)
     assert any("row 3 is the header" in note for _, note in corpus.problems) == (header == "title")
+
+
+def written(tmp_path, rows, head="Betreff;Text;Art;Betrag"):
+    lines = [
+        head,
+        *(f"Anfrage {i};Bitte um Auskunft zu Rechnung {i};{'ab'[i % 2]};{i},50" for i in range(30)),
+    ]
+    for place, row in rows.items():
+        lines.insert(place, row)
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    return tmp_path / "t.csv"
+
+
+BY_CLASS = {"text": "Betreff,Text", "label": "Art"}
+NUMBERS = {"text": "Betreff,Text", "target": "Betrag"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "n", "note"),
+    [
+        (
+            {31: "Summe;30 Vorgänge;;450,00"},
+            {"text": "Betreff,Text", "target": "Betrag"},
+            30,
+            "row of totals",
+        ),
+        ({16: "Zwischensumme;15 Vorgänge;a;112,5", 32: "Summe;30 Vorgänge;b;450,0"}, BY_CLASS, 30, "totals"),
+        ({16: "Betreff;Text;Art;Betrag"}, BY_CLASS, 30, "the header again"),
+        ({31: ";;Summe;450,00"}, {**BY_CLASS, "numbers": "Betrag"}, 30, None),
+        ({1: "Danke;gut;a;1,5"}, BY_CLASS, 31, None),
+        ({31: "Mittel;gut;;15,00"}, NUMBERS, 31, None),  # the mean
+    ],
+)
+def test_rows_that_are_no_documents(tmp_path, rows, options, n, note):
+    corpus = read_corpus(written(tmp_path, rows), **options)
+    assert len(corpus) == n
+    assert note is None or any(note in str(said) for said in corpus.warnings)
+
+
+def test_an_empty_number_is_refused_or_leaves_its_row_out(tmp_path):
+    path = written(tmp_path, {5: "Anfrage;ohne Betrag;a;"})
+    with pytest.raises(InputError, match=r"its 'Betrag' is empty.*--skip-invalid"):
+        read_corpus(path, **BY_CLASS, numbers="Betrag", require_text=True)
+    assert len(read_corpus(path, **BY_CLASS, numbers="Betrag", skip_invalid=True)) == 30
+
+
+def test_a_wrong_name_below_title_rows_is_named(tmp_path):
+    path = written(tmp_path, {0: "Export der Anfragen;;;"})
+    with pytest.raises(InputError, match=r"no column 'Kind' for the label.*its 4 columns are: Betreff"):
+        read_corpus(path, text="Text", label="Kind")
+
+
+@pytest.mark.parametrize(
+    ("columns", "mark"),
+    [
+        ({"a": ["1", "2"], "b": ["1,5", "2,25"]}, ","),
+        ({"a": ["1,250"], "b": ["0,50"]}, ","),
+        ({"a": ["1"]}, None),
+    ],
+)
+def test_columns_of_numbers_have_one_decimal_mark(columns, mark):
+    assert decimal_mark(columns, ";", "t.csv") == mark
+    assert decimal_mark(dict(reversed(columns.items())), ";", "t.csv") == mark
+
+
+def test_columns_with_two_decimal_marks_are_refused():
+    with pytest.raises(InputError, match="decimal=comma"):
+        decimal_mark({"a": ["1.5"], "b": ["1,5"]}, ";", "t.csv")

@@ -253,7 +253,7 @@ def weigh_parts(
         errors = "errors " + ", ".join(
             f"{f'with {names[k - 1]} ' if k else ''}{error:.1%}" for k, error in steps
         )
-    joined = f"the text of {' + '.join(default.columns)}; " if default.columns else ""
+    joined = f"the joined text of {' + '.join(default.columns)}; beside it " if default.columns else ""
     pairs = zip(names, default.parts, strict=True)
     weights_text = ", ".join(f"{name} with weight {weight:.2g}" for name, (weight, _) in pairs)
     return default, f"; {joined}{weights_text}{reason} ({errors})"

@@ -345,7 +345,7 @@ class Corpus:
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
         rows = [int(i) for i in indices]
-        values = {name: vars(self)[name] for name in ("ids", *_LISTS)}
+        values = {name: vars(self)[name] for name in ("ids", "rows", *_LISTS)}
         if not len(self.texts):  # of vectors
             del values["texts"]
         parts: Json = {name: take(column, rows) for name, column in values.items() if column is not None}

@@ -27,6 +27,7 @@ from textsvm.readers.corpus import (
 
 _FEW = 10  #: Fewest documents in which a row may contradict the others
 _IN_CLASSES = 0.9  #: Least share of documents of classes of several, if one alone in its class is no document
+_WORDS = 4  #: Fewest words beside the name of a total, in other columns, that are a text
 _HEADER_LINES = 3  #: First rows that may be further lines of a header
 #: Words of further lines of a header: usual names of columns, types and roles.
 _HEADER_WORDS = {name for names in USUAL.values() for name in names} | {
@@ -48,6 +49,7 @@ _TOTAL = re.compile(
     r"mittelwert|durchschnitt|suma|totale?s?|итого|合計|总计)(?: \S+)?\s*:?",
     re.IGNORECASE,
 )
+_NAME = re.compile(r"[A-ZÀ-ÞА-Я][^\d\s]*(?:\s[^\d\s]+)?")  #: Of a column, in a further line of a header
 LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
 #: Words of another charset: symbols or capitals between small letters, or many letters with marks.
 _WORD = re.compile(
@@ -109,24 +111,34 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     several = [label for label, count in counts.items() if count > 1]
     if n < _FEW or len(texts) < n or not (numbers or counts.total() > len(several) > 0):
         return corpus
-    half = sorted(map(len, texts))[n // 2] / 2
+    shortest, half = min(map(len, islice(texts, _HEADER_LINES, n))), sorted(map(len, texts))[n // 2] / 2
     if numbers is None and sum(counts[label] for label in several) < _IN_CLASSES * n - 2:
         return corpus
     for i in range(_HEADER_LINES):
         words = {texts[i].strip().casefold(), labels[i].casefold()}
-        if numbers or counts[labels[i]] > 1 or not words & _HEADER_WORDS:
+        named = (
+            labels[i].istitle() and _NAME.fullmatch(texts[i].strip()) and len(texts[i]) < min(half, shortest)
+        )
+        if numbers or counts[labels[i]] > 1 or not (named or words & _HEADER_WORDS):
             break
         out[i] = "a further line of the header"
-    total = is_total(texts[last]) or is_total(labels[last])
+    total = any(map(is_total, [*texts[last].splitlines()[:2], labels[last]]))
     if numbers:
         whole = sum(numbers[:-1])
-        total &= any(isclose(numbers[-1], x) for x in (whole, whole / last, last))
+        total &= numbers[-1] > max(numbers[:-1]) or isclose(numbers[-1], whole / last)
         total |= len(texts[last]) < half and isclose(numbers[-1], whole) and whole > max(numbers[:-1])
     else:
         total = total or (is_number(labels[last]) and not any(map(is_number, several)))
         total = total and counts[labels[last]] == 1
     if total:
         out[last] = "a row of totals"
+    for i, (first, *rest) in enumerate(text.splitlines() or [""] for text in texts):
+        if rest and is_total(first) and len(" ".join(rest).split()) < _WORDS:  # of several columns
+            out[i] = "a row of totals"
+    header = {role: "\n".join(corpus.reading.get(role) or ()) for role in ("text", "label")}
+    out |= {
+        i: "the header again" for i in range(n) if (texts[i], labels[i]) == (header["text"], header["label"])
+    }
     for i, kind in out.items():
         row = f"({_shown(labels[i])}: {_shown(texts[i])}), document {corpus.ids[i]} of {corpus.source}"
         options.warn(f"{kind} is left out {row}")

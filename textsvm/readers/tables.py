@@ -283,13 +283,13 @@ class _DocumentRows:
     def _problem(self, row: Row) -> str | None:
         """The reason why a row is not a document, or None."""
         texts = self._roles["text"]
-        if not texts:
-            return None
         values = [_string(row.get(name)) for name in texts]
-        if all(value is None for value in values):
+        if texts and all(value is None for value in values):
             return f"it has no {texts[0]!r}"
-        blank = self._needs_text and all(is_blank(value or "") for value in values)
-        return f"its {texts[0]!r} is empty" if blank else None
+        if texts and self._needs_text and all(is_blank(value or "") for value in values):
+            return f"its {texts[0]!r} is empty"
+        numbers = self._roles["numbers"]
+        return next((f"its {x!r} is empty" for x in numbers if is_blank(_string(row.get(x)) or "")), None)
 
     def _of_invalid(self, row: Row | InvalidRow, problem: str, line: int, identifier: str) -> Document | None:
         """A document with the problem if the options keep invalid rows, else None."""
@@ -627,7 +627,8 @@ def _header_row(
         if place < 0:
             raise InputError(f"{file.name} has no header in row {options.header}: no row begins there")
     elif options.header is not False and (names := options.header_names):
-        place = next((i for i, row in enumerate(peeked) if names <= {*map(str.strip, row[2])}), 0)
+        named = [len(names & {*map(str.strip, row)}) for *_, row in peeked]
+        place = named.index(max(named))
     elif options.header is None:
         filled, usual = [sum(map(bool, row)) for *_, row in peeked], (USUAL["text"], USUAL["label"])
         cells = [{cell.strip().lower() for cell in row} for *_, row in peeked]

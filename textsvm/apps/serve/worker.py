@@ -155,7 +155,12 @@ class ServedModel:
                 raise Refusal(400, f"the column {name} is missing")
         for name in sorted(text.keys() - self.columns.keys() - self.unused):
             raise Refusal(400, f"there is no column {name!r}; there are {', '.join(self.columns)}")
-        return all(isinstance(text[name], str) == kind for name, kind in self.columns.items())
+        for name, is_text in self.columns.items():
+            value = text[name]
+            if not isinstance(value, str if is_text else int | float) or isinstance(value, bool):
+                kind = "a string" if is_text else "a number"
+                raise Refusal(400, f"column {name!r} must hold {kind}, not {json.dumps(value)[:60]}")
+        return True
 
     def predict(self, texts: list[Example]) -> Predictions:
         """Classes, predictions, decision values and probabilities."""
