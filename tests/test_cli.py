@@ -358,9 +358,9 @@ def test_no_space_left_keeps_the_old_model(model, tmp_path):
     old = tmp_path / "m.textsvm"
     old.write_bytes(b"precious")
     code = (
-        "import textsvm.runtime.files\n"
-        "def full(path): raise OSError(28, 'No space left on device')\n"
-        "textsvm.runtime.files._sync = full\n"
+        "import os\n"
+        "def full(handle): raise OSError(28, 'No space left on device')\n"
+        "os.fsync = full\n"
         "from textsvm.cli import main; main()"
     )
     result = subprocess.run(

@@ -2,8 +2,9 @@
 
 import gc
 import os
+import sys
 import weakref
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -137,7 +138,9 @@ def test_other_errors_stay_what_they_are(error, cupy):
     assert not cupy.given_back
 
 
-def test_a_failure_outside_of_any_block_is_one_sentence_of_the_command(capsys):
+def test_a_failure_outside_of_any_block_is_one_sentence_of_the_command(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
+
     def app(**options):
         raise Runtime("cudaErrorMemoryAllocation: out of memory")
 

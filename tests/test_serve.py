@@ -570,13 +570,16 @@ WRONG += [
         ({"model": "named", "text": "win cash"}, "an object with the columns text, body"),
         ({"model": "column", "text": {"txet": "win cash"}}, "the column text is missing"),
         ({"model": "rows", "body": "x", "text": "win"}, "no option 'body'"),
-        ({"model": "rows", "text": {"title": "win", "body": 1}}, "an object with the columns title, body"),
+        ({"model": "rows", "text": {"title": "win", "body": 1}}, "column 'body' must hold a string, not 1"),
         ({"model": "rows", "texts": {"title": "win", "body": "x"}}, "a list of such objects"),
         ({"model": "rows", "texts": ["win"]}, "a list of such objects"),
         ({"model": "rows", "title": "win", "body": "x"}, 'either "text" or "texts"'),
         ({"model": "numbered", "text": {"title": "win", "body": "x"}}, "the column n is missing"),
-        ({"model": "numbered", "text": {"title": "win", "body": "x", "n": "1"}}, "columns title, body, n"),
-        ({"model": "numbered", "text": {"title": "win", "body": "x", "n": None}}, "missing"),
+        (
+            {"model": "numbered", "text": {"title": "win", "body": "x", "n": "1"}},
+            "'n' must hold a number, not",
+        ),
+        ({"model": "numbered", "text": {"title": "win", "body": "x", "n": None}}, "'n' must hold a number"),
     )
 ]
 
