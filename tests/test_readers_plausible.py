@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -99,3 +100,11 @@ def test_numbers_with_a_comma():
     corpus = read_corpus(path, text="Beschreibung", target="Betrag", decimal=",")
     assert min(corpus.targets) >= 100
     assert max(corpus.targets) > 1000
+
+
+def test_a_long_run_of_letters_is_read_once(tmp_path):
+    """It took 10 s, quadratic in the length of a word of Windows-1252."""
+    (tmp_path / "t.csv").write_bytes(b"label,text\na,caf\xe9 " + b"False" * 40_000 + b"\nb,other\n")
+    start = time.process_time()
+    assert len(read_corpus(tmp_path / "t.csv")) == 2
+    assert time.process_time() - start < 2

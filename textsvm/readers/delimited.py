@@ -130,7 +130,7 @@ def _delimiter(head: str) -> str:
 
 def _has_quotes(head: str, delimiter: str, cut: bool) -> bool:
     """Whether quotes enclose cells: rows become equal in width, or a whole column is in quotes."""
-    lines = [line.split(delimiter) for line in head.splitlines() if line]
+    lines = [line.split(delimiter) for line in re.split("[\r\n]+", head) if line]
     quoted = [[cell.startswith('"') for cell in line] for line in lines]
     plain = _odd(Counter(map(len, lines)))
     if not any(map(any, quoted)) or (damage := _damage(head, delimiter, cut)) > plain:

@@ -52,11 +52,11 @@ _TOTAL = re.compile(
 _NAME = re.compile(r"[A-ZÀ-ÞА-Я][^\d\s]*(?:\s[^\d\s]+)?")  #: Of a column, in a further line of a header
 LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
 #: Words of another charset: symbols or capitals between small letters, or many letters with marks.
-_WORD = re.compile(
-    r"[^\W\d_]+(?:[\x80-\x9f¡-¨«¬¯-´¶¸-¿×÷‚„†‡ˆ‰‹‘“”˜›€]+[^\W\d_]+)+|"
-    r"[^\W\d_]*(?:[a-zß-ÿ][À-ÞŠŒŽŸ][a-zß-ÿ]|[À-ÿ]{4,})[^\W\d_]*"
+_WORD = re.compile(  # from the start of a word on, so that a long run of letters is read once
+    r"(?<![^\W\d_])(?:[^\W\d_]++(?:[\x80-\x9f¡-¨«¬¯-´¶¸-¿×÷‚„†‡ˆ‰‹‘“”˜›€]++[^\W\d_]++)++|"
+    r"[^\W\d_]*?(?:[a-zß-ÿ][À-ÞŠŒŽŸ][a-zß-ÿ]|[À-ÿ]{4,})[^\W\d_]*)"
 )
-_WITH_MARKS = re.compile(r"[^\W\d_]*[À-ÿ][^\W\d_]*")
+_WITH_MARKS = re.compile(r"(?<![^\W\d_])[^\W\d_]*?[À-ÿ][^\W\d_]*")
 #: Charsets in question, the usual first.
 _CHARSETS = ("cp850", "cp1251", "mac_roman", "cp1250", "koi8_r", "cp1253", "cp852", "iso8859_2")
 _SAMPLE = 2000  #: Documents in which words are looked for
