@@ -81,6 +81,8 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
     corpus = _with_lists(_with_answers(corpus, options), options)
     if corpus.format not in ("folders", "mail", "reuters", "fasta"):
         corpus = _without_foreign_rows(corpus, options)
+    if not len(corpus):
+        raise InputError(f"{corpus.source} holds no document with a label: all rows are left out")
     _check_swapped(corpus)
     return options.interpreted(corpus)
 
