@@ -36,7 +36,7 @@ _COMMENTS = re.compile(r'(?:#.*\n|"#[^"\n]*"[,;\t|]*\r?\n|[^\S\n]*\n)+')
 _QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
 #: Characters that Spark, MySQL and PostgreSQL write after a backslash.
 _ESCAPED = re.compile(r'\\(["\\\r\n])')
-_FEW_ROWS = 3  #: Rows whose cells in quotes may be chance
+_FEW_ROWS = 9  #: Rows whose cells in quotes may be chance
 #: Cells of Excel's XML with errors, formulas without a value, and hidden rows.
 _ODD_CELL = re.compile(rb'<c [^>]*t="e"|</f>(<v ?/>|<v></v>)?</c>|<row [^>]*hidden="(1|true)"')
 USUAL_NAMES = frozenset(name for names in USUAL.values() for name in names)
