@@ -743,3 +743,9 @@ def test_columns_behind_a_column_transformer():
     assert cross_val_score(pipeline, frame, CLASSES, cv=3).min() == 1.0
     single = ColumnTransformer([("texts", "passthrough", ["body"])])
     assert make_pipeline(single, SVC()).fit(frame, CLASSES).score(frame, CLASSES) == 1.0
+
+
+@pytest.mark.parametrize("kernel", [Spectrum(3), Spectrum(2) + Spectrum(3)])
+def test_ranks_of_texts_are_refused(kernel):
+    with pytest.raises(InputError, match="is for numbers, and Spectrum"):
+        SVC(On("text", kernel, ranks=True)).fit({"text": ["a b", "b c", "c d", "d e"]}, list("xyxy"))

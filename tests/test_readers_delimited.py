@@ -165,3 +165,17 @@ def test_columns_of_numbers_have_one_decimal_mark(columns, mark):
 def test_columns_with_two_decimal_marks_are_refused():
     with pytest.raises(InputError, match="decimal=comma"):
         decimal_mark({"a": ["1.5"], "b": ["1,5"]}, ";", "t.csv")
+
+
+def test_files_with_other_columns_are_read_together(tmp_path):
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    first.write_text("label,text\n" + "a,zu Rechnung\nb,zum Konto\n" * 10)
+    second.write_text("label,message\n" + "a,zu Mahnung\nb,zum Zins\n" * 10)
+    assert len(read_corpus([first, second])) == 40
+
+
+def test_a_text_that_begins_with_the_name_of_a_total_stays(tmp_path):
+    rows = "".join(f'{"ab"[i % 2]},"Frage {i}\nzu Rechnung"\n' for i in range(20))
+    (tmp_path / "t.csv").write_text(f'label,text\n{rows}a,"Summe\n12 Euro"\n')
+    corpus = read_corpus(tmp_path / "t.csv")
+    assert (len(corpus), corpus.warnings) == (21, [])

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from math import isclose
-from statistics import fmean
+from statistics import fmean, median_low
 
 from textsvm.errors import InputError, first_few, printable
 from textsvm.readers.corpus import (
@@ -30,20 +30,9 @@ _IN_CLASSES = 0.9  #: Least share of documents of classes of several, if one alo
 _WORDS = 4  #: Fewest words beside the name of a total, in other columns, that are a text
 _HEADER_LINES = 3  #: First rows that may be further lines of a header
 #: Words of further lines of a header: usual names of columns, types and roles.
-_HEADER_WORDS = {name for names in USUAL.values() for name in names} | {
-    *(
-        "string",
-        "str",
-        "object",
-        "varchar",
-        "nominal",
-        "discrete",
-        "continuous",
-        "categorical",
-        "meta",
-        "type",
-    )
-}
+_HEADER_WORDS = {name for names in USUAL.values() for name in names}.union(
+    ["string", "str", "object", "varchar", "nominal", "discrete", "continuous", "categorical", "meta", "type"]
+)
 _TOTAL = re.compile(
     r"(?:(?:grand |zwischen|gesamt|sub-?)?(?:total|summe|sum)|gesamt|insgesamt|anzahl|count|average|mean|"
     r"mittelwert|durchschnitt|suma|totale?s?|итого|合計|总计)(?: \S+)?\s*:?",
@@ -103,44 +92,54 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 30 else f"{text[:30]}…")
 
 
+def _columns(corpus: Corpus, role: str) -> Sequence[str]:
+    """The columns of a role; none if files differ."""
+    names = corpus.reading.get(role) or ()
+    return names if all(isinstance(name, str) for name in names) else ()
+
+
+def _half_length(texts: Iterable[str]) -> float:
+    return median_low(map(len, texts)) / 2
+
+
 # Rows
 
 
 def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
-    """The corpus without further lines of the header at its beginning, and a row of totals at its end."""
+    """The corpus without further lines of the header, and rows of totals."""
     n, texts, labels, out = len(corpus), corpus.texts, _single(corpus), dict[int, str]()
     counts, last, numbers = Counter(labels), n - 1, corpus.targets
     several = [label for label, count in counts.items() if count > 1]
     if n < _FEW or len(texts) < n or not (numbers or counts.total() > len(several) > 0):
         return corpus
-    shortest, half = min(map(len, islice(texts, _HEADER_LINES, n))), sorted(map(len, texts))[n // 2] / 2
     if numbers is None and sum(counts[label] for label in several) < _IN_CLASSES * n - 2:
         return corpus
     for i in range(_HEADER_LINES):
-        words = {texts[i].strip().casefold(), labels[i].casefold()}
-        named = (
-            labels[i].istitle() and _NAME.fullmatch(texts[i].strip()) and len(texts[i]) < min(half, shortest)
-        )
-        if numbers or counts[labels[i]] > 1 or not (named or words & _HEADER_WORDS):
+        if numbers or counts[labels[i]] > 1:
+            break
+        words, name = {texts[i].strip().casefold(), labels[i].casefold()}, _NAME.fullmatch(texts[i].strip())
+        shortest = min(map(len, islice(texts, _HEADER_LINES, n))) if name and labels[i].istitle() else 0
+        if not words & _HEADER_WORDS and len(texts[i]) >= min(shortest, _half_length(texts)):
             break
         out[i] = "a further line of the header"
-    total = any(map(is_total, [*texts[last].splitlines()[:2], labels[last]]))
+    total = any(map(is_total, [texts[last], texts[last].partition("\n")[0], labels[last]]))
     if numbers:
         whole = sum(numbers[:-1])
         total &= numbers[-1] > max(numbers[:-1]) or isclose(numbers[-1], whole / last)
-        total |= len(texts[last]) < half and isclose(numbers[-1], whole) and whole > max(numbers[:-1])
+        if isclose(numbers[-1], whole) and whole > max(numbers[:-1]):
+            total |= len(texts[last]) < _half_length(texts)
     else:
         total = total or (is_number(labels[last]) and not any(map(is_number, several)))
         total = total and counts[labels[last]] == 1
     if total:
         out[last] = "a row of totals"
-    for i, (first, *rest) in enumerate(text.splitlines() or [""] for text in texts):
-        if rest and is_total(first) and len(" ".join(rest).split()) < _WORDS:  # of several columns
+    columns, label = _columns(corpus, "text"), "\n".join(_columns(corpus, "label"))
+    for i, text in enumerate(texts if len(columns) > 1 or label in counts else ()):
+        first, _, rest = text.partition("\n")
+        if len(columns) > 1 and is_total(first) and len(rest.split()) < _WORDS:
             out[i] = "a row of totals"
-    header = {role: "\n".join(corpus.reading.get(role) or ()) for role in ("text", "label")}
-    out |= {
-        i: "the header again" for i in range(n) if (texts[i], labels[i]) == (header["text"], header["label"])
-    }
+        if labels[i] == label and text == "\n".join(columns):
+            out[i] = "the header again"
     for i, kind in out.items():
         row = f"({_shown(labels[i])}: {_shown(texts[i])}), document {corpus.ids[i]} of {corpus.source}"
         options.warn(f"{kind} is left out {row}")
@@ -154,7 +153,7 @@ def _check_swapped(corpus: Corpus) -> None:
     labels, texts = _single(corpus), set(corpus.texts)
     longer = fmean(map(len, labels)) > fmean(map(len, corpus.texts))
     if longer and len(set(labels)) > len(texts) and 2 * len(texts) <= len(labels):
-        text, label = (first_few(corpus.reading.get(role, ())) for role in ("text", "label"))
+        text, label = (first_few(_columns(corpus, role)) for role in ("text", "label"))
         remedy = f"name the columns: --text {label} --label {text}" if label else "write the label first"
         raise InputError(
             f"texts and labels of {corpus.source} seem to be swapped: {len(set(labels)):,} labels such as "
@@ -193,11 +192,9 @@ def _with_lists(corpus: Corpus, options: ReadOptions) -> Corpus:
             f"names with --multilabel --label-separator {separator!r}"
         )
     single = options.label_separator is None and all(isinstance(label, str) for label in corpus.labels or ())
-    return (
-        corpus
-        if corpus.labels is None
-        else replace(corpus, labels=[x[0] for x in cells] if single else cells)
-    )
+    if corpus.labels is None:
+        return corpus
+    return replace(corpus, labels=[x[0] for x in cells] if single else cells)
 
 
 def _separator_of(labels: Collection[str], several: bool) -> str | None:

@@ -252,6 +252,8 @@ def _bind(kernel: Any, column: Any, ranks: bool) -> Any:
         return kernel.structure.with_parts(lambda part: _bind(part, column, ranks))
     if kernel.structure.reads_vectors:
         return On(column, kernel, ranks)
+    if ranks:
+        raise InputError(f"ranks=True of On is for numbers, and {kernel!r} reads texts")
     names = (column,) if isinstance(column, str) else tuple(column)
     kernel = kernel.structure.resolved()
     kernel._column = names[0] if len(names) == 1 else names
