@@ -21,8 +21,10 @@ from textsvm import (
     CalibratedSVC,
     Encoder,
     MultilabelSVC,
+    On,
     OneClassSVM,
     Spectrum,
+    Sum,
     export,
 )
 from textsvm.apps.export.binary import pack
@@ -214,7 +216,8 @@ def test_javascript_in_a_browser(worker, allowed, tmp_path, browser):  # noqa: F
 def test_page_of_columns(tmp_path, visit):  # noqa: F811
     """A field for each column; the colours are those of the texts, line by line."""
     table = {"title": TEXTS, "body": TEXTS[5:] + TEXTS[:5]}
-    model = SVC(**CPU).fit(table, LABELS)
+    kernel = Sum([On("title", Spectrum((1, 4))), On(["title", "body"], Spectrum((1, 3)))], weights=[0.4, 0.6])
+    model = SVC(Sum([kernel, On("body", Spectrum((1, 4)))]), **CPU).fit(table, LABELS)
     export(model, tmp_path / "page.html")
     page = visit(tmp_path / "page.html", 390)
     assert [page.get_by_label(name, exact=True).count() for name in table] == [1, 1]
@@ -229,6 +232,15 @@ def test_page_of_columns(tmp_path, visit):  # noqa: F811
     page.get_by_role("button", name="Example").click()
     assert page.locator("textarea").first.input_value()
     assert page.locator("#answer strong").count() == 1
+
+
+def test_page_of_a_column_that_was_chosen(tmp_path, visit):  # noqa: F811
+    """The default weighs columns: of a column that says nothing there is no field."""
+    table = {"title": TEXTS, "body": TEXTS[5:] + TEXTS[:5]}
+    page = visit(made(SVC(**CPU), LABELS, tmp_path, table))
+    assert [page.get_by_label(name, exact=True).count() for name in table] == [1, 0]
+    page.get_by_label("title").fill("win cash")
+    assert page.locator("#answer strong").inner_text() == "spam"
 
 
 @pytest.mark.parametrize("height", [640, 844])

@@ -19,14 +19,19 @@
     at("fields").append(label);
     return field;
   })];
-  if (fields.length > 1) {
-    document.querySelector("label[for=text] h2").textContent = model.columns[0];
-    for (const field of fields) field.style.minHeight = "4rem", field.rows = 2;
-  }
-  const input = () => fields.length > 1 ? Object.fromEntries(model.columns.map((name, k) => [name, fields[k].value])) : first.value;
-  const aligned = (texts, contributions) => {
-    let begin = 0;
-    return texts.flatMap((value, k) => [...(k ? [0] : []), ...contributions.slice(begin, (begin += value.length))]);
+  if (model.columns.length) document.querySelector("label[for=text] h2").textContent = model.columns[0];
+  if (fields.length > 1) for (const field of fields) field.style.minHeight = "4rem", field.rows = 2;
+  const input = () => model.columns.length ? Object.fromEntries(model.columns.map((name, k) => [name, fields[k].value])) : first.value;
+  // The columns line by line, with the sums of their contributions over the texts that hold them.
+  const aligned = (columns, contributions) => {
+    if (typeof columns === "string") return [columns, [...contributions]];
+    const sums = Object.fromEntries(model.columns.map((name) => [name, Array(columns[name].length).fill(0)]));
+    let place = 0;
+    for (const names of model.about.joined) names.forEach((name, k) => {
+      if (k) place++; // the line break
+      for (let i = 0; i < columns[name].length; i++) sums[name][i] += contributions[place++];
+    });
+    return [model.columns.map((name) => columns[name]).join("\n"), model.columns.flatMap((name, k) => k ? [0, ...sums[name]] : sums[name])];
   };
 
   // The class of the answer, or the likeliest if it is unsure; of labels that with the largest margin.
@@ -124,8 +129,8 @@
     at("values").hidden = empty || !several;
     if (empty) return at("answer").replaceChildren();
     const decision = model.decide(input()), [number, sign] = explained(decision), [label, detail] = sentence(decision);
-    const { texts, contributions, substrings } = model.explain(input(), number, decision);
-    const shares = aligned(texts, contributions).map((share) => sign * share), name = side(number, sign), text = texts.join("\n");
+    const { contributions, substrings } = model.explain(input(), number, decision), name = side(number, sign);
+    const [text, sums] = aligned(input(), contributions), shares = sums.map((share) => sign * share);
     at("answer").replaceChildren(
       element("strong", label), element("span", detail),
       ...doubts(decision, substrings).map((doubt) => element("p", doubt, "note doubt")));
