@@ -145,14 +145,9 @@
     pick.closest("p").hidden = false;
     pick.addEventListener("change", update);
   }
-  let waiting = false;
+  let waiting = 0;
   const changed = () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => {
-      waiting = false;
-      update();
-    });
+    if (!waiting) waiting = requestAnimationFrame(() => (waiting = 0, update()));
   };
   for (const field of fields) field.addEventListener("input", changed);
   at("example").hidden = !facts.example.length;
