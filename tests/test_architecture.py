@@ -192,6 +192,7 @@ CROSS_CUTTING = {
     "gpu": "the same on a GPU",
     "groups": "books and threads in every fold",
     "hostile": "input that attacks",
+    "laws": "what holds for all of a kind: options, estimators, readers, kernels, exports",
     "limits": "limits of main memory",
     "mtas": "Postfix and Exim",
     "numba_disabled": "NUMBA_DISABLE_JIT=1, for debuggers and coverage",

@@ -1,0 +1,238 @@
+"""What holds for every training: order, weights and folds change nothing that they should not change."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_choice import corpus
+
+from textsvm import SVC, Spectrum, cross_validate
+from textsvm.choice.candidates import Candidate
+from textsvm.choice.choose import Trials, Weighing, choose
+from textsvm.model.rules import ClassRule, by_class, fit_scale
+from textsvm.model.settings import ClassifierSettings, MultilabelSettings
+from textsvm.selection.tuning import tune
+from textsvm.solvers.problems import Machines
+from textsvm.text.documents import encode
+from textsvm.training.problems import fold_predictions, fold_values
+from textsvm.training.targets import Target
+from textsvm.training.thresholds import ACCURACY, GAIN, STEPS, choose_offsets
+from textsvm.training.train import TARGET_PRIOR, learn_from_values
+
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
+
+
+#: Three folds of 90 texts, in which the numbers of texts of a class differ.
+FOLDS_OF_90 = [
+    (np.flatnonzero(np.arange(90) % 3 != k), np.flatnonzero(np.arange(90) % 3 == k)) for k in range(3)
+]
+
+
+def imbalanced(n=90, seed=0):
+    """Sentences of three classes, of which one has most texts, and a tenth has a wrong label."""
+    texts, _ = corpus(n, 3, seed)
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(n) % 9 == 8, 2, (np.arange(n) % 9 > 5).astype(int))
+    drawn, own = corpus(4 * n, 3, seed)
+    texts = [drawn[np.flatnonzero(own == c)[i]] for i, c in enumerate(y)]
+    return texts, np.where(rng.random(n) < 0.1, rng.integers(0, 3, n), y)
+
+
+# Held-out values
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_held_out_values_of_a_choice_are_in_the_order_of_the_texts(n_classes):
+    texts, y = corpus(60, n_classes)
+    y = np.where(np.random.default_rng(0).random(60) < 0.15, 0, y)
+    documents = encode(texts).with_classes(y)
+    result = choose(Candidate(plain=0.5), documents, (None, None), np.ones(60), 1.0, 60.0)
+    columns = by_class(result.decision)
+    assert np.mean(columns.argmax(axis=1) == y) == pytest.approx(result.accuracy)
+    assert result.accuracy > 1.4 / n_classes
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_trials_solve_with_the_penalty_of_their_candidate(loss):
+    texts, y = corpus(30)
+    y[:4] = 1 - y[:4]
+    fold, documents = np.arange(30) // 10, encode(texts).with_classes(y)
+
+    def values(C, factor):
+        trials = Trials(documents, y, 2, np.ones(30), fold)
+        [trial] = trials.run([replace(Candidate(plain=0.5), C=C, loss=loss)], [factor])
+        assert C * factor == trial.C
+        return trial.values
+
+    assert np.array_equal(values(0.25, 2.0), values(0.5, 1.0))
+    assert not np.allclose(values(0.25, 1.0), values(0.5, 1.0), rtol=0.01)
+
+
+def test_a_kernel_without_information_seldom_gets_a_weight():
+    """Its gain must exceed a standard error, which gains by chance seldom do."""
+    chosen = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        first, second = rng.normal(size=(2, 60, 30)) / np.sqrt(30)
+        weighing = Weighing(np.arange(60), rng.permutation(60) % 2, None, lambda _: None)
+        weights, _ = weighing.weights([first @ first.T, second @ second.T])
+        chosen += weights[0] > 0
+    assert chosen <= 24
+
+
+def test_texts_of_weight_0_do_not_weigh_kernels():
+    texts, y = corpus(60)
+    documents, weight = encode(texts).with_classes(y), np.ones(60)
+    weight[::3] = 0
+    used = Weighing.of(documents, (None, None), weight, lambda rows, _: rows)
+    assert set(used.rows) == set(np.flatnonzero(weight))
+
+
+# Rules learnt from held-out values
+
+
+def drawn_values(n, width, seed):
+    """Decision values that tell classes with errors, and the classes, of which the last are rare."""
+    rng = np.random.default_rng(seed)
+    y = np.minimum(rng.geometric(0.5, n) - 1, width - 1)
+    values = rng.normal(size=(n, width)) + 1.2 * (y[:, None] == np.arange(width)) - 0.4 * np.arange(width)
+    return values, y
+
+
+def plainly_ascended(values, y, n_classes, unit):
+    """Offsets by the definition: a class at a time, the rarest first, for three rounds."""
+
+    def merit(offsets):
+        predicted = (values + offsets).argmax(axis=1)
+        f1 = [
+            2 * np.sum((predicted == c) & (y == c)) / (np.sum(predicted == c) + np.sum(y == c))
+            for c in set(y.tolist())
+        ]
+        return np.mean(f1) + ACCURACY * np.mean(predicted == y)
+
+    offsets = np.zeros(n_classes)
+    order = sorted(set(y.tolist()), key=lambda c: (np.sum(y == c), c))
+    for _ in range(3):
+        for c in order[: 1 if n_classes == 2 else None]:
+            tries = [offsets + step * unit * (np.arange(n_classes) == c) for step in STEPS]
+            best = max(tries, key=merit)
+            if merit(best) > merit(offsets) + GAIN / np.sqrt(len(y)):
+                offsets = best
+    return offsets - offsets.mean()
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_offsets_are_those_of_their_definition(n_classes):
+    different = 0
+    for seed in range(6):
+        values, y = drawn_values(120, n_classes, seed)
+        part = np.random.default_rng(0).permutation(120) % 5
+        expected = np.mean(
+            [plainly_ascended(values[part != k], y[part != k], n_classes, values.std()) for k in range(5)],
+            axis=0,
+        )
+        offsets = choose_offsets(values, Target(y, np.arange(n_classes)))
+        assert offsets == pytest.approx(expected, abs=1e-9)
+        different += bool(np.abs(expected).max() > 0)
+    assert different
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_scale_is_learnt_from_values_with_the_offsets(n_classes, weighted):
+    """Else probabilities belong to other decision values than those of the model."""
+    values, y = drawn_values(150, n_classes, 2)
+    weight = np.random.default_rng(1).integers(1, 4, 150).astype(float) if weighted else None
+    decision = values if n_classes > 2 else values[:, 1] - values[:, 0]
+    target, settings = Target(y, np.arange(n_classes)), ClassifierSettings(scoring="f1_macro")
+    folds = [(np.arange(0), np.arange(150))]
+    machines = Machines(np.arange(0), np.zeros((1, 0)), np.zeros(1 if n_classes == 2 else n_classes), ())
+    rule, machines = learn_from_values(settings, target, weight, machines, [decision], folds)
+    assert isinstance(rule, ClassRule)
+    assert np.abs(machines.bias).max() > 0.05
+    shifted = by_class(decision + (machines.bias[0] if n_classes == 2 else machines.bias))
+    assert rule.scale == pytest.approx(fit_scale(shifted, y, n_classes, weight, TARGET_PRIOR), rel=1e-6)
+    assert rule.scale != pytest.approx(
+        fit_scale(by_class(decision), y, n_classes, weight, TARGET_PRIOR), rel=1e-3
+    )
+
+
+def test_a_tuned_model_has_the_scale_of_its_offsets():
+    texts, y = imbalanced()
+    machine = SVC(Spectrum(3), C=0.3, scoring="f1_macro", device="cpu")
+    tuning = tune(machine, texts, y, {"C": [0.3]}, cv=FOLDS_OF_90)
+    plain = cross_validate(replaced(machine, scoring="accuracy"), texts, y, cv=FOLDS_OF_90)
+    offsets = choose_offsets(plain.decision, Target(y, np.arange(3)))
+    assert np.abs(offsets).max() > 0
+    expected = fit_scale(plain.decision + offsets, y, 3, None, TARGET_PRIOR)
+    assert tuning.best_model.rule.scale == pytest.approx(expected, rel=1e-6)
+
+
+def replaced(estimator, **parameters):
+    return type(estimator)(**{**estimator.get_params(deep=False), **parameters})
+
+
+# What is judged was not seen
+
+
+def poisoned(values, folds, target, k, rng):
+    """Values and targets whose texts of fold k are replaced by noise."""
+    test = folds[k][1]
+    noise = target.values.copy()
+    noise[test] = rng.permutation(noise)[: len(test)]
+    others = [np.where(np.isin(own, test)[(...,) + (None,) * (v.ndim - 1)], rng.normal(size=v.shape), v)
+              if number != k else v
+              for number, (v, (_, own)) in enumerate(zip(values, folds, strict=True))]  # fmt: skip
+    return others, replace(target, values=noise)
+
+
+def repeated_folds(n, rng, repeats=2):
+    folds = []
+    for _ in range(repeats):
+        part = rng.permutation(n) % 3
+        folds += [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(3)]
+    return folds
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_offsets_of_a_fold_do_not_depend_on_its_test_part(n_classes):
+    rng = np.random.default_rng(0)
+    settings, (decision, y) = ClassifierSettings(scoring="f1_macro"), drawn_values(120, n_classes, 0)
+    decision = decision if n_classes > 2 else decision[:, 1] - decision[:, 0]
+    folds, target = repeated_folds(120, rng), Target(y, np.arange(n_classes))
+    values = [decision[test] for _, test in folds]
+    before = fold_values(settings, values, folds, target)
+    assert any(np.abs(a - b).max() > 0 for a, b in zip(before, values, strict=True))
+    for k in range(len(folds)):
+        others, noise = poisoned(values, folds, target, k, rng)
+        assert np.array_equal(fold_values(settings, others, folds, noise)[k], before[k])
+
+
+def test_thresholds_of_a_fold_do_not_depend_on_its_test_part():
+    rng = np.random.default_rng(0)
+    settings, truth = MultilabelSettings(), rng.random((120, 3)) < [0.5, 0.3, 0.1]
+    decision = rng.normal(size=(120, 3)) + 1.5 * truth - 1
+    folds, target = repeated_folds(120, rng), Target(truth, np.array(["a", "b", "c"]), "lists")
+    values = [decision[test] for _, test in folds]
+    before = fold_predictions(settings, values, folds, target)
+    for k in range(len(folds)):
+        others, noise = poisoned(values, folds, target, k, rng)
+        assert np.array_equal(fold_predictions(settings, others, folds, noise)[k], before[k])
+
+
+@pytest.mark.parametrize("kernel", ["auto", Spectrum(3)])
+def test_cross_validation_adds_the_offsets_of_the_other_folds_once(kernel):
+    texts, y = imbalanced(seed=1)
+    machine = SVC(kernel, C=0.3, device="cpu")
+    plain = cross_validate(machine, texts, y, cv=FOLDS_OF_90)
+    result = cross_validate(replaced(machine, scoring="f1_macro"), texts, y, cv=FOLDS_OF_90)
+    moved = 0.0
+    for _, test in FOLDS_OF_90:
+        others = plain.decision.copy()
+        others[test] = np.nan
+        offsets = choose_offsets(others, Target(y, np.arange(3)))
+        moved = max(moved, float(np.abs(offsets).max()))
+        assert result.decision[test] - plain.decision[test] == pytest.approx(
+            np.tile(offsets, (len(test), 1)), abs=1e-6
+        )
+    assert moved > 0
