@@ -5,6 +5,7 @@ slow is remembered.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from functools import lru_cache
 from itertools import combinations, product
@@ -12,12 +13,19 @@ from math import comb, exp, log, sqrt, tanh
 
 import numpy as np
 
+#: Combining marks and joiners, which words have within.
+MARKS = "\u200c\u200d\u180e" + "".join(
+    chr(c) for c in range(0x110000) if unicodedata.category(chr(c))[0] == "M"
+)
+
 
 def tokenise(text, tokens):
     """The symbols of a text: its characters, words or pieces between white space, or those of a function."""
     if callable(tokens):
         return list(tokens(text))
     if tokens == "words":
+        return re.findall(rf"[\w{MARKS}]+|[^\w{MARKS}\s]", text)
+    if tokens == "runs":
         return re.findall(r"\w+|[^\w\s]", text)
     return text.split() if tokens == "whitespace" else list(text)
 

@@ -66,6 +66,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.text.documents": "View: the symbols that a kernel reads",
         "textsvm.text.encoders": "the tokenizer of an encoder",
         "textsvm.text.normal_form": "the normal form, of which the Unicode tables are made",
+        "textsvm.text.tokens": "the characters of words, of which the Unicode tables are made",
     },
 }
 

@@ -6,6 +6,7 @@ import datetime
 import warnings
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ import pytest
 from exported import (
     FORMS,
     CModel,
+    OnnxModel,
     close,
     decides_as_python,
     ignorable_texts,
     needs_gcc,
+    needs_node,
     panel_rows,
     random_text,
 )
@@ -282,6 +285,47 @@ def default_export() -> CModel:
 @given(st.text(max_size=80))
 def test_any_text(text):
     assert close(default_export().decide(text), fitted("default").decision_function([text])[0])
+
+
+#: Blocks of scripts with combining marks and joiners, of some without, and of marks.
+BLOCKS = [
+    (0x300, 0x36F), (0x400, 0x4FF), (0x590, 0x5FF), (0x600, 0x6FF), (0x900, 0x9FF), (0xB80, 0xC7F),
+    (0xD00, 0xD7F), (0xE00, 0xEFF), (0xF00, 0xFFF), (0x1000, 0x109F), (0x1100, 0x11FF), (0x1780, 0x18AF),
+    (0x200B, 0x200D), (0x20D0, 0x20FF), (0x3040, 0x30FF), (0x4E00, 0x4E1F), (0x1F3FB, 0x1F469), (0x20, 0x7E),
+]  # fmt: skip
+SCRIPTS = st.text(
+    st.one_of(st.just(" "), *(st.characters(min_codepoint=a, max_codepoint=b) for a, b in BLOCKS))
+)
+SEEDS = [
+    "".join(chr(RNG.integers(a, b + 1)) for a, b in [BLOCKS[RNG.integers(len(BLOCKS))] for _ in range(30)])
+    for _ in range(120)
+]
+SEEDS += ["हिन्दी भाषा तेलुगु", "ఇంకా కలదు తెలుగు", "שָׁלוֹם עולם", "вели\u0301кий", "می\u200cروم", "don't co-opt"]
+
+
+@cache
+def of_words(tokens: str) -> tuple[Any, CModel, Any]:
+    model = SVC(Spectrum((1, 2), "log", idf=True, tokens=tokens)).fit(SEEDS, ["a", "b", "c"] * 42)
+    return model, CModel(pack(plain_model(model))), OnnxModel(model)
+
+
+@needs_gcc
+@pytest.mark.parametrize("tokens", ["words", "runs"])
+@settings(max_examples=100, deadline=None)
+@given(text=SCRIPTS, seed=st.sampled_from(SEEDS))
+def test_words_of_any_script(tokens, text, seed):
+    model, in_c, in_onnx = of_words(tokens)
+    for content in (text, seed + text, f"{text} {seed}"):
+        [right] = model.decision_function([content])
+        assert close(in_c.decide(content), right)
+        assert close(in_onnx([content])["decision"][0], right)
+
+
+@needs_node
+@pytest.mark.parametrize("tokens", ["words", "runs"])
+def test_words_of_any_script_in_javascript(tokens, tmp_path):
+    model = of_words(tokens)[0]
+    decides_as_python("javascript", model, [a + b for a, b in pairwise(SEEDS)], tmp_path)
 
 
 PARTS = [b"a", b"\xc3", b"\xa9", b"\xe2\x82", b"\xf0\x9f", b"\xed\xa0\x80", b"\xff", b"\x80", b" "]

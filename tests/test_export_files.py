@@ -235,6 +235,9 @@ def test_models_that_cannot_be_exported(tmp_path):
         "gamma=0.05, which has no list of features, cannot": textsvm.SVC(PRODUCT).fit(texts, labels),
         "has no list of features": textsvm.SVC(Sum([Spectrum(1), EditDistance()])).fit(texts, labels),
         "of both strands of DNA cannot": textsvm.SVC(GappedKmers(3, 1, canonical=True)).fit(DNA, labels),
+        "of both words and runs cannot": textsvm.SVC(
+            Sum([Spectrum(1, tokens="words"), Spectrum(1, tokens="runs")])
+        ).fit(texts, labels),
         "of proteins cannot": textsvm.SVC(Spectrum(2, tokens="blosum62")).fit(texts, labels),
         "a model of vectors instead": textsvm.SVC(textsvm.Linear()).fit(np.eye(4), labels),
         "precomputed": textsvm.SVC("precomputed").fit(np.eye(4, dtype=np.float32), labels),

@@ -2,6 +2,7 @@
 
 import unicodedata
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import oracles
@@ -13,7 +14,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import textsvm
-from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
+from textsvm import SVC, EditDistance, GapWeighted, InputError, On, Spectrum
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.kernels import (
@@ -66,10 +67,45 @@ def test_tokens_of_a_text(tokens, expected):
     assert list(encode_as(["don't be 5.5"], tokens).symbols(0)) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("हिन्दी भाषा।", "हिन्दी|भाषा|।"),
+        ("ఇంకా కలదు, తెలుగు", "ఇంకా|కలదు|,|తెలుగు"),
+        ("க்ஷ தமிழ்", "க்ஷ|தமிழ்"),
+        ("മലയാളം ভাষা ਪੰਜਾਬੀ ಕನ್ನಡ සිංහල", "മലയാളം|ভাষা|ਪੰਜਾਬੀ|ಕನ್ನಡ|සිංහල"),
+        ("שָׁלוֹם, עולם", "שָׁלוֹם|,|עולם"),
+        ("كِتَابٌ می\u200cروم", "كِتَابٌ|می\u200cروم"),
+        ("вели\u0301кий ẹ\u0300kọ\u0301", "вели\u0301кий|ẹ\u0300kọ\u0301"),
+        ("1\u20e3 don't co-opt", "1\u20e3|don|'|t|co|-|opt"),
+        ("ภาษาไทย ខ្មែរ", "ภาษาไทย|ខ្មែរ"),  # runs between blanks, as of Chinese
+    ],
+)
+def test_words_are_whole_in_every_script(text, expected):
+    assert "|".join(encode_as([text], "words").symbols(0)) == expected
+    model = SVC(Spectrum(1, tokens="words"), device="cpu").fit([text, "x"], ["a", "b"]).model_
+    top = [feature.text for features in model.top_features(9) for feature in features.features]
+    assert {*expected.split("|")} <= {*top}
+    [explanation] = explain(model, [text])
+    assert {substring.text for substring in explanation.substrings} == {*expected.split("|")}
+
+
+def test_models_saved_before_keep_their_words(tmp_path):
+    new, expected = ["हिन्दी तेलुगु", "రుచిగా"], [-0.04175161957844628, -0.5717384616193161]
+    model = load(Path(__file__).parent / "before_words_2.textsvm")
+    assert model.kernel_.kernels[1].tokens == "runs"
+    assert model.decision_function(new).tolist() == pytest.approx(expected)
+    textsvm.save(model, tmp_path / "again")
+    assert load(tmp_path / "again").decision_function(new).tolist() == pytest.approx(expected)
+    whole = Sum([On("a", Spectrum(1, tokens="words")), On("a", Spectrum(2, tokens="runs"))])
+    textsvm.save(SVC(whole, device="cpu").fit({"a": TEXTS}, LABELS), tmp_path / "new")
+    assert [leaf.tokens for leaf in load(tmp_path / "new").kernel_.structure.leaves] == ["words", "runs"]
+
+
 ANY_TEXTS = st.lists(st.text(st.characters(), max_size=30), max_size=6)  # lone surrogates included
 
 
-@pytest.mark.parametrize("tokens", ["characters", "words", "whitespace", str.splitlines])
+@pytest.mark.parametrize("tokens", ["characters", "words", "runs", "whitespace", str.splitlines])
 @given(texts=ANY_TEXTS, more=ANY_TEXTS)
 def test_encoding_is_exact(tokens, texts, more):
     documents = encode_as(texts, tokens)
@@ -217,7 +253,7 @@ def broken(text):
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ("letters", r"tokens='letters' is not one of characters, words, whitespace"),
+        ("letters", r"tokens='letters' is not one of characters, words, runs, whitespace"),
         (7, "tokens=7 is not one of"),
         (lambda text: text, "returned a single str for .buy cheap pills now, don"),
         (lambda text: [1, text], "returned a list with a int in it"),

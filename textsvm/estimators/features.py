@@ -60,7 +60,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
         Weight every substring by ln((1 + n) / (1 + df)) + 1, with "intersection" by its square root.
     normalised : bool
         Divide every row by its Euclidean length.
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+    tokens : {"characters", "words", "runs", "whitespace", "blosum62"} or callable
         Kind of symbols; a function maps a normalised text to its tokens.
     keep_case : bool
         Tell upper and lower case apart.

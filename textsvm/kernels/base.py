@@ -308,7 +308,7 @@ class SymbolKernel(Kernel):
 
     Parameters
     ----------
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+    tokens : {"characters", "words", "runs", "whitespace", "blosum62"} or callable
         Definition of a symbol, see `textsvm.text.tokens.Tokens`.
     keep_case : bool
         Distinguish upper and lower case, which the normal form of texts does not.

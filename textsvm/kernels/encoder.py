@@ -78,10 +78,15 @@ class EncoderWeights(NumberWeights):
     @property
     def tokens(self) -> FeatureWeights:
         """Weights of the tokens; InputError unless the encoder is static."""
-        by_token, constant = token_weights(self.kernel, self)
-        ids = self.kernel.encoder.vocabulary
-        names, weights = np.array([*ids], object), by_token[[*ids.values()]] + constant
-        return FeatureWeights("tokens", names, weights, self.kernel)
+        encoder, linear = self.kernel.encoder, self.weights
+        if not isinstance(encoder, StaticEncoder):
+            raise InputError(
+                f"the encoder {encoder.name} has no weights of tokens to export; take a static one"
+            )
+        assert isinstance(linear, LinearWeights)
+        ids, by_number = encoder.vocabulary, (linear.weights / self.standard.scale).T
+        weights = (encoder.embeddings[[*ids.values()]] - self.standard.mean) @ by_number
+        return FeatureWeights("tokens", np.array([*ids], object), weights, self.kernel)
 
     def named(self, examples: Any) -> list[FeatureWeights]:
         return [self.tokens] if isinstance(self.kernel.encoder, StaticEncoder) else super().named(examples)
@@ -228,20 +233,6 @@ def as_encoder(encoder: object) -> Encoder:
     """A fresh kernel of a loaded encoder; `encoder` is such a kernel or its parameter."""
     kernel: Encoder = (encoder if isinstance(encoder, Encoder) else Encoder(encoder)).structure.resolved()
     return kernel
-
-
-def token_weights(kernel: Encoder, weights: NumberWeights) -> tuple[Floats, Floats]:
-    """Weight of each token, (V, n_machines), and constants, (n_machines,), of a static encoder.
-
-    The values of the machines are the mean of the weights of the tokens of a text plus the constants, and 0
-    for a text without tokens. InputError for other encoders.
-    """
-    encoder, linear = kernel.encoder, weights.weights
-    if not isinstance(encoder, StaticEncoder):
-        raise InputError(f"the encoder {encoder.name} has no weights of tokens to export; take a static one")
-    assert isinstance(linear, LinearWeights)
-    by_number = (linear.weights / weights.standard.scale).T
-    return encoder.embeddings @ by_number, -weights.standard.mean @ by_number
 
 
 def stored_encoders(kernel: Kernel) -> Arrays:

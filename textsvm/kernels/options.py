@@ -73,7 +73,7 @@ SPELLED_ONLY = {
     "alphabet", "bits", "coef0", "d", "degree", "encoder", "filter", "keep_case", "l", "odds", "relative",
     "shared", "span",
 }  # fmt: skip
-TOKENS = ("characters", "words", "whitespace", "blosum62")
+TOKENS = ("characters", "words", "runs", "whitespace", "blosum62")
 #: Options of every kernel of symbols.
 SYMBOLS = (
     choice("tokens", "definition of a symbol", "characters", TOKENS, bare=False),

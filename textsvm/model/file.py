@@ -65,6 +65,8 @@ from textsvm.version import __version__
 FORMAT_VERSION, WITHOUT_TEXTS, MAPPED = 2, 3, 4
 #: Normal forms in files.
 _FORMS = {"unicode": "unicode 2"}
+#: Tokens by their name in files; "words" were cut at combining marks before.
+_TOKENS = {"words": "runs", "words 2": "words"}
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 #: Saved parameters of each estimator.
 _PARAMETERS = {
@@ -280,7 +282,7 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
         parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
         "estimator": name,
-        "kernel": kernel,
+        "kernel": _renamed(kernel),
         "parameters": parameters,
         "classes": None if rule.classes is None else [label_form(label) for label in rule.classes],
         "n_support": record.n_support.tolist(),
@@ -569,12 +571,22 @@ def as_count(value: object) -> int:
     return value
 
 
+def _renamed(form: Any) -> Any:
+    """JSON values of a kernel with the names of tokens in files."""
+    if isinstance(form, dict):
+        renamed = {name: _renamed(value) for name, value in form.items()}
+        return renamed | {"tokens": "words 2"} if form.get("tokens") == "words" else renamed
+    return [*map(_renamed, form)] if isinstance(form, list | tuple) else form
+
+
 def read_kernel(header: Json, level: int = 0) -> Kernel:
     """Build a kernel and its parts from JSON values; the outermost call checks them all."""
     if level > MOST_DEPTH:
         raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")
     parameters = dict(header)
     name = parameters.pop("name")
+    if "tokens" in parameters:
+        parameters["tokens"] = _TOKENS.get(parameters["tokens"], parameters["tokens"])
     if name not in KERNELS:
         raise InputError(f"its kernel {name!r} is not known to this version")
 

@@ -14,7 +14,6 @@ are accepted; any other character, including alignment gaps and white space, is 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
-from textsvm.text.normal_form import nfkc
+from textsvm.text.normal_form import JOINERS, nfkc
 
 GROUPS = ("AST", "CU", "DEQBZ", "FWY", "G", "HN", "IV", "KRO", "LMJ", "P", "X", "*")
 #: The code points of the groups' names, in the order of their codes.
@@ -53,17 +52,16 @@ def residue_groups(
     return groups
 
 
-#: Kind of symbols: a name, or a function from a text to its tokens. "words" are runs of word characters, and
-#: every other non-space character by itself; "whitespace" separates by white space; "blosum62" are groups of
-#: residues.
+#: Kind of symbols: a name, or a function from a text to its tokens. "words" are runs of letters, digits,
+#: combining marks and joiners, and every other non-space character by itself; "runs" are cut at marks, as the
+#: words of models that were saved before; "whitespace" separates by white space; "blosum62" are residues.
 Tokens = str | Callable[[str], Sequence[str]]
 #: Half-open character ranges of symbols in a text, shape (n, 2); -1: not located.
 Spans = Ints
-NAMES = ("characters", "words", "whitespace", "blosum62")
+NAMES = ("characters", "words", "runs", "whitespace", "blosum62")
 SINGLE = ("characters", "blosum62")  #: Kinds whose symbols are single characters.
 #: Class of a character: between words, within a word, a word by itself.
 BETWEEN, WITHIN, ALONE = 0, 1, 2
-_WORD = re.compile(r"\w")
 
 
 def check_tokens(tokens: Tokens) -> None:
@@ -97,13 +95,15 @@ def call_on(text: str, tokens: Callable[[str], Sequence[str]]) -> list[str]:
 
 
 def kinds(characters: Iterable[str], tokens: str) -> NDArray[np.uint8]:
-    """Class of each character for "words" or "whitespace": `BETWEEN`, `WITHIN` or `ALONE`."""
-    other = ALONE if tokens == "words" else WITHIN
+    """Class of each character for "words", "runs" or "whitespace": `BETWEEN`, `WITHIN` or `ALONE`."""
 
     def kind(character: str) -> int:
         if character.isspace():
             return BETWEEN
-        return WITHIN if _WORD.match(character) else other
+        within = tokens == "whitespace" or character.isalnum() or character == "_"
+        if tokens == "words":
+            within |= character in JOINERS or unicodedata.category(character)[0] == "M"
+        return WITHIN if within else ALONE
 
     return np.array(list(map(kind, characters)), np.uint8)
 

@@ -41,7 +41,7 @@ STEPS = (0x85EBCA6B, 0xC2B2AE35)
 TASKS = ("classes", "labels", "number", "novelty")
 COMBINATIONS = ("identity", "difference", "ovo")
 NORMAL_FORMS = {"none": 0, "unicode": 1, "paper": 2}
-TOKENS = ("characters", "words", "whitespace")
+TOKENS = {"characters": 0, "words": 1, "runs": 1, "whitespace": 2}
 #: Code of the tokens of an encoder, and of terms that are divided by their number.
 PIECES, MEAN = 4, 2
 COUNTS = ("count", "presence", "log", "intersection")
@@ -224,7 +224,7 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     for view in views:
         column, encoder = columns.index(view.columns), view.encoder
         if encoder is None:
-            view_words.append([view.keep_case, TOKENS.index(view.tokens), column])
+            view_words.append([view.keep_case, TOKENS[view.tokens], column])
         else:
             view_words.append([1, PIECES, column, _add_tokenizer(out, encoder)])
     header[COLUMNS] = len(columns) if len(columns) > 1 else 0
@@ -235,9 +235,9 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     header[15] = 0 if plain.thresholds is None else out.add(plain.thresholds, np.float64)
     _add_outputs(out, plain, header)
     form = "unicode" if plain.text.normalise == "unicode" else "none"
-    words = any(view.tokens in ("words", "whitespace") for view in views)
+    words = any(TOKENS.get(view.tokens) for view in views)
     if form != "none" or words or (plain.text.normalise == "none" and not plain.text.punctuation):
-        header[31] = _add_characters(out, character_tables(form))
+        header[31] = _add_characters(out, character_tables(form, plain.words))
     n_logs = LOGS if any(term.count == "log" for term in plain.terms) else 0
     logs = 1 + np.log(np.maximum(np.arange(n_logs), 1))
     header[32:34] = n_logs, out.add(logs, np.float64)

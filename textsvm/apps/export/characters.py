@@ -15,7 +15,7 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.text.encoders import library_of, tokenizer_state
 from textsvm.text.normal_form import IGNORABLE, JOINING, SPACED, begins, normalise
+from textsvm.text.tokens import BETWEEN, WITHIN, kinds
 
 #: Bits of the class of a code point: white space; punctuation or symbol; word character; may combine with its
 #: predecessor; changed by NFKC; changed by NFKC with case folding; default-ignorable; joiners stay behind it.
@@ -33,7 +34,6 @@ SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED, IGNORED, KEEPS = (1 << bit f
 HANGUL = range(0xAC00, 0xD7A4)  #: Hangul syllables, which are composed by their numbers
 #: Code points outside the planes without any property (unassigned, private use).
 _ASSIGNED = (*range(0x40000), *range(0xE0000, 0xE1000))
-_WORD = re.compile(r"\w")
 _BITS = [
     (re.compile(f"[{points}]"), bits)
     for points, bits in ((IGNORABLE, IGNORED), (JOINING, KEEPS), (SPACED, IGNORED | KEEPS))
@@ -51,23 +51,24 @@ class CharacterTables:
     pairs: NDArray[np.uint32]  #: shape (n, 3): First, second and composed code point without Hangul, sorted
 
 
-@lru_cache(maxsize=2)
-def character_tables(form: str) -> CharacterTables:
-    """Tables for a normal form; "none": classes alone."""
+@lru_cache(maxsize=4)
+def character_tables(form: str, words: str) -> CharacterTables:
+    """Tables for a normal form and tokens, "words" or "runs"; "none": classes alone."""
     classes, orders = np.zeros((2, sys.maxunicode + 1), np.uint8)
+    kind_of = kinds(map(chr, _ASSIGNED), words)
+    classes[[*_ASSIGNED]] = np.where(kind_of == BETWEEN, SPACE, np.where(kind_of == WITHIN, WORD, 0))
     decompositions: dict[int, str] = {}
     folds: dict[int, str] = {}
     pairs: list[tuple[int, ...]] = []
     for point, char in zip(_ASSIGNED, map(chr, _ASSIGNED), strict=True):
-        if char.isspace():
-            classes[point] = SPACE
-        elif _WORD.match(char):
-            classes[point] = WORD
         if unicodedata.category(char)[0] in "PS":
             classes[point] |= PUNCT
         if form != "unicode":
             continue
-        classes[point] |= _changes(char) | next((bits for points, bits in _BITS if points.match(char)), 0)
+        cased = unicodedata.normalize("NFKC", char)
+        changes = CHANGES_FOLDED * (unicodedata.normalize("NFKC", cased.casefold()) != char)
+        classes[point] |= JOINS * (not begins(point)) | CHANGES * (cased != char) | changes
+        classes[point] |= next((bits for points, bits in _BITS if points.match(char)), 0)
         orders[point] = unicodedata.combining(char)
         if (decomposed := image(char, "unicode", True)) != char:
             if point not in HANGUL:
@@ -88,25 +89,6 @@ def image(char: str, form: str, keep_case: bool) -> str:
     if form == "unicode":
         return unicodedata.normalize("NFKD", char if keep_case else char.casefold())
     return normalise(char, form, keep_case=keep_case)
-
-
-def _changes(char: str) -> int:
-    """Bits JOINS, CHANGES and CHANGES_FOLDED of a character."""
-    composed = unicodedata.normalize("NFKC", char)
-    folded = unicodedata.normalize("NFKC", composed.casefold())
-    bits = 0 if begins(ord(char)) else JOINS
-    if composed != char:
-        bits |= CHANGES
-    if folded != char:
-        bits |= CHANGES_FOLDED
-    return bits
-
-
-def hangul_pairs() -> Iterator[tuple[int, int, int]]:
-    """First, second and composed code point of Hangul."""
-    for syllable in HANGUL:
-        parts = unicodedata.normalize("NFD", chr(syllable))
-        yield ord(unicodedata.normalize("NFC", parts[:-1])), ord(parts[-1]), syllable
 
 
 # WordPiece tokenizers

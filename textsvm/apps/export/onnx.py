@@ -33,7 +33,6 @@ from textsvm.apps.export.characters import (
     WORD,
     WordPiece,
     character_tables,
-    hangul_pairs,
     image,
     word_piece,
 )
@@ -174,7 +173,7 @@ class Characters:
     def __init__(self, plain: PlainModel) -> None:
         self.form, form = plain.text, plain.text.normalise
         self.views = list(dict.fromkeys(term.view for term in plain.terms))
-        tables = self.tables = character_tables("unicode")
+        tables = self.tables = character_tables("unicode", plain.words)
         words = any(view.tokens != "characters" for view in self.views)
         bits = SPACE | PUNCT | (WORD if words else 0) | IGNORED | KEEPS
         changed = {*np.flatnonzero(tables.classes & CHANGES_FOLDED).tolist(), *tables.decompositions, *HANGUL}
@@ -356,7 +355,10 @@ def _ordered(g: Graph, order: str, ids: str, text: str) -> str:
 
 def _composed(g: Graph, table: Characters, ids: str, text: str) -> tuple[str, str]:
     """Compose pairs until none is left: in each round the first after each starter."""
-    rows = (*table.tables.pairs.tolist(), *hangul_pairs())
+    # The first syllable of 28 is a consonant and a vowel, the others are this syllable and a final consonant.
+    finals = ((s - i % 28, 0x11A7 + i % 28, s) for i, s in enumerate(HANGUL) if i % 28)
+    others = ((0x1100 + i // 21, 0x1161 + i % 21, s) for i, s in enumerate(HANGUL[::28]))
+    rows = (*table.tables.pairs.tolist(), *finals, *others)
     numbers = ([table.number[chr(point)] for point in row] for row in rows)
     composites = {first * BASE + second: whole for first, second, whole in numbers}
 
@@ -409,7 +411,7 @@ def _words(
 ) -> Symbols:
     """Words as symbols: by their place in the vocabulary, other words numbered within the batch."""
     inside = g.Not(table.of_class(g, ids, SPACE))
-    joins = table.of_class(g, ids, WORD) if tokens == "words" else inside
+    joins = table.of_class(g, ids, WORD) if tokens != "whitespace" else inside
     starts, ends = _spans_of(g, text, inside, joins)
     ranks = _ranks(g, ids, starts, ends)
     _, first, local, _ = g.Unique(ranks, outputs=4)

@@ -79,6 +79,11 @@ class PlainModel:
         return list(dict.fromkeys(term.view.columns for term in self.terms if term.view.columns))
 
     @property
+    def words(self) -> str:
+        """Tokens that are words: "words" or "runs", not both."""
+        return "runs" if any(term.view.tokens == "runs" for term in self.terms) else "words"
+
+    @property
     def n_machines(self) -> int:
         """Number of binary machines."""
         return len(self.biases)
@@ -190,6 +195,8 @@ def _obstacle(kernel: Any) -> str:
         )
     if any(callable(view.tokens) for view in kernel.structure.views):
         return "a model with a function of tokens"
+    if {"words", "runs"} <= {view.tokens for view in kernel.structure.views}:
+        return "a kernel of both words and runs"
     for _, term in kernel.structure.terms:
         if term.features is None:
             return f"the kernel {spell(term)}, which has no list of features,"

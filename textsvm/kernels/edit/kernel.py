@@ -96,7 +96,7 @@ class EditDistance(SymbolKernel):
         Factor of the distance; with `relative` strings without any common symbol have distance 1.
     relative : bool
         Divide the distance by the length of the longer string.
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+    tokens : {"characters", "words", "runs", "whitespace", "blosum62"} or callable
         Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
         Distinguish upper and lower case.

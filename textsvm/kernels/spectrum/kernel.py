@@ -493,7 +493,7 @@ class Spectrum(PmerKernel):
         Weight every p-mer by ln((1 + n) / (1 + df)) + 1, learnt by `fit`.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+    tokens : {"characters", "words", "runs", "whitespace", "blosum62"} or callable
         Definition of a symbol; a function takes a normalised text and returns its tokens.
     keep_case : bool
         Distinguish upper and lower case.
