@@ -26,7 +26,10 @@ from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validat
 from textsvm.evaluation import metrics as figures
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
+from textsvm.evaluation.results import evaluate_labels
+from textsvm.readers.corpus import Answers
 from textsvm.reporting.files import write
+from textsvm.reporting.formatting import classes_table, metric_rows
 from textsvm.reporting.report import make_report
 from textsvm.training import problems
 from textsvm.training.folds import make_folds
@@ -211,9 +214,8 @@ def test_a_label_of_one_document_is_left_out_of_its_fold():
     assert np.isnan(rare).sum() == 12
     assert np.isnan(rare[-1])
     assert found.pooled["f1[rare]"] == 0
-    # It is undefined where no document has the label or is given it.
-    given = found.predictions[:, model.classes_.tolist().index("rare")]
-    there = [59 in test or given[test].any() for _, test in found.folds]
+    # It is undefined where no document has the label.
+    there = [59 in test for _, test in found.folds]
     assert [not np.isnan(row["f1[rare]"]) for row in found.table] == there
     assert not all(there)
     assert found.pooled["micro_f1"] > 0.8
@@ -251,7 +253,7 @@ BAD = [
     ([(), (), ()], r"no document has a label; give some of them one or more"),
     ([("a",), ("a", "b"), ("a",)], r"every document has the label a, so there is nothing to tell it from"),
     (np.array([[1, 2], [0, 1], [1, 0]]), r"holds 0 and 1, and 2 is in row 0, column 1"),
-    (np.array([[1, 0], [np.nan, 1], [1, 0]]), r"holds 0 and 1, and nan is in row 1, column 0"),
+    (np.array([[1, 0], [np.nan, 1], [1, 0]]), r"every document has the label 0, or it is unknown, so there"),
     (np.array([["a", "b"], ["a", "c"], ["b", "c"]]), r"of type <U1; labels by name"),
     (["a", "b", "c"], r"the labels of document 0 are 'a' and no tuple"),
     ([("a",), ("b", None), ("c",)], r"a label of document 1 is missing"),
@@ -528,3 +530,153 @@ def test_without_a_kernel_the_fixed_default_is_used(tables, tmp_path):
     trained = run("train", tables / "a.jsonl", "--multilabel", "-o", path, "--json")
     assert trained.returncode == 0, trained.stderr.decode()
     assert json.loads(trained.stdout)["kernel_spelled"] == "spectrum:1-5,log,idf"
+
+
+# Unknown labels
+
+
+def partly(indicator, seed=0, share=0.4):
+    """The indicator with a share of unknown labels."""
+    unknown = np.random.default_rng(seed).random(indicator.shape) < share
+    return np.where(unknown, np.nan, indicator)
+
+
+def answers_of(values, names):
+    """The rows of a matrix with unknown labels as a reader gives them."""
+    return [
+        Answers([names[a] for a in np.flatnonzero(row == 1)], [names[a] for a in np.flatnonzero(row == 0)])
+        for row in values
+    ]
+
+
+@pytest.mark.parametrize("kernel", ["precomputed", "features"])
+def test_each_label_learns_from_documents_where_it_is_known(kernel):
+    if kernel == "precomputed":
+        matrix, indicator = matrix_of()
+        examples, make = matrix, on_matrix
+    else:
+        texts, y = documents()
+        indicator, examples = MultiLabelBinarizer().fit_transform(y), texts
+        make = lambda **options: MultilabelSVC(Spectrum(3), device="cpu", tol=1e-7, **options)  # noqa: E731
+        matrix = Spectrum(3)(texts, texts)
+    values = partly(indicator)
+    model = make(C=2, thresholds="zero").fit(examples, values)
+    decision = model.decision_function(examples)
+    for a, column in enumerate(values.T):
+        asked = np.flatnonzero(~np.isnan(column))
+        judge = svm.SVC(kernel="precomputed", C=2, tol=1e-7).fit(matrix[np.ix_(asked, asked)], column[asked])
+        np.testing.assert_allclose(decision[:, a], judge.decision_function(matrix[:, asked]), atol=1e-4)
+    np.testing.assert_array_equal(make(C=2, thresholds="zero").fit(examples, csr_matrix(values)).dual_coef_,
+                                  model.dual_coef_)  # fmt: skip
+    right = (model.predict(examples) == values) | np.isnan(values)
+    assert (
+        model.score(examples, values)
+        == right.all(axis=1).mean()
+        > np.all(right & ~np.isnan(values), 1).mean()
+    )
+    named = make(C=2, thresholds="zero").fit(examples, answers_of(values, "abcd"))
+    np.testing.assert_array_equal(named.dual_coef_, model.dual_coef_)
+    assert named.score(examples, answers_of(values, "abcd")) == model.score(examples, values)
+
+
+def test_thresholds_see_only_values_of_documents_where_the_label_is_known():
+    matrix, indicator = matrix_of(120)
+    values, model = partly(indicator), on_matrix(cv=4)
+    model.fit(matrix, values)
+    folds = make_folds(4, as_target(model.settings, values, len(values)), random_state=0)
+    decision = np.empty(values.shape)
+    for train, test in folds:
+        part = on_matrix(thresholds="zero").fit(matrix[np.ix_(train, train)], values[train])
+        decision[test] = part.decision_function(matrix[np.ix_(test, train)])
+    flipped = np.where(np.isnan(values), 1 - indicator, values)  # the opposite where the label is unknown
+    np.testing.assert_allclose(model.thresholds_, choose_thresholds(decision, values), atol=1e-3)
+    assert not np.allclose(model.thresholds_, choose_thresholds(decision, flipped), atol=1e-3)
+
+
+def test_unknown_labels_count_in_no_metric():
+    rng = np.random.default_rng(0)
+    truth, said, values = rng.random((60, 4)) < 0.3, rng.random((60, 4)) < 0.3, rng.normal(size=(60, 4))
+    truth[:, 3] = False  # no document has this label
+    partial = partly(truth, seed=1, share=0.5)
+    partial[:3] = np.nan  # nothing is known of these
+    asked = ~np.isnan(partial)
+    results = evaluate_labels(partial, said, values, np.arange(4), np.zeros(4)).with_intervals(50)
+    found, table = results.metrics, results.per_class
+    assert found["micro_f1"] == pytest.approx(metrics.f1_score(truth[asked], said[asked]))
+    columns = [(truth[asked[:, a], a], said[asked[:, a], a], values[asked[:, a], a]) for a in range(4)]
+    scores = [metrics.f1_score(*column[:2]) for column in columns[:3]]
+    assert found["macro_f1"] == pytest.approx(np.mean(scores))
+    assert found["hamming_loss"] == pytest.approx((truth != said)[asked].mean())
+    right = ((truth == said) | ~asked).all(axis=1)[asked.any(axis=1)]
+    assert found["subset_accuracy"] == pytest.approx(right.mean())
+    assert results.intervals["subset_accuracy"][0] < right.mean() < results.intervals["subset_accuracy"][1]
+    areas = [metrics.average_precision_score(yes, value) for yes, _, value in columns[:3]]
+    np.testing.assert_allclose([row["average_precision"] for row in table[:3]], areas)
+    assert [row["f1"] for row in table[:3]] == pytest.approx(scores)
+    assert [row["support"] for row in table] == [int(yes.sum()) for yes, *_ in columns]
+    assert [row["predicted"] for row in table] == [int(guess.sum()) for _, guess, _ in columns]
+    assert np.isnan([table[3][name] for name in ("precision", "recall", "f1", "average_precision")]).all()
+    assert np.isnan([found["f1[3]"], found["precision_at_1"]]).all()
+    assert metric_rows(results)
+    assert classes_table(results)[1][3][1:4] == ["-", "-", "-"]
+
+
+def test_cross_validation_judges_on_known_labels():
+    matrix, indicator = matrix_of(160)
+    values = partly(indicator)
+    found = cross_validate(on_matrix(C=2), matrix, values, cv=4)
+    asked = ~np.isnan(values)
+    expected = metrics.f1_score(values[asked], found.predictions[asked])
+    assert found.pooled["micro_f1"] == pytest.approx(expected)
+    tuned = tune(on_matrix(), matrix, values, {"C": [2]}, cv=4)
+    assert tuned.best_score == pytest.approx(found.mean["micro_f1"])
+
+
+def exports(folder, values, texts):
+    """Files with the same unknown labels: columns, spaCy's cats, and Prodigy's answers; options of each."""
+    names = ["fruit", "pet", "day"]
+    cells = [["" if np.isnan(value) else str(int(value)) for value in row] for row in values]
+    rows = [",".join([text, *row]) for text, row in zip(texts, cells, strict=True)]
+    (folder / "columns.csv").write_text("\n".join([",".join(["text", *names]), *rows]))
+    cats = [
+        {name: float(value) for name, value in zip(names, row, strict=True) if not np.isnan(value)}
+        for row in values
+    ]
+    lines = [json.dumps({"text": text, "cats": row}) for text, row in zip(texts, cats, strict=True)]
+    (folder / "cats.jsonl").write_text("\n".join(lines))
+    words = {1.0: "accept", 0.0: "reject"}
+    lines = [
+        json.dumps({"text": text, "label": name, "answer": words.get(value, "ignore")})
+        for text, row in zip(texts, values, strict=True) for name, value in zip(names, row, strict=True)
+    ]  # fmt: skip
+    (folder / "prodigy.jsonl").write_text("\n".join(lines))
+    return {"columns.csv": ["--label", ",".join(names)], "cats.jsonl": [], "prodigy.jsonl": []}
+
+
+def test_commands_learn_from_known_labels_of_every_export(tmp_path):
+    texts, y = documents(90)
+    texts = [f"{text} number{i}" for i, text in enumerate(texts)]
+    names = ["fruit", "pet", "day"]
+    indicator = np.array([[name in labels for name in names] for labels in y], float)
+    values = partly(indicator)
+    values[[0, 1], 0] = 1, 0
+    rows = ~np.isnan(values).all(axis=1)
+    figures_of = []
+    for name, options in exports(tmp_path, values, texts).items():
+        options = [*options, "--multilabel"]
+        told = json.loads(run("cv", tmp_path / name, *options, "--kernel", "spectrum:3", "--json").stdout)
+        figures_of.append((told["n"], told["pooled"]))
+        model = tmp_path / f"{name}.textsvm"
+        run("train", tmp_path / name, *options, "--kernel", "spectrum:3", "-o", model)
+        judged = json.loads(run("evaluate", model, tmp_path / name, "--json").stdout)
+        assert judged["n"] == rows.sum()
+        assert judged["micro_f1"] > 0.9
+        assert {row["label"]: row["support"] for row in judged["per_class"]} == dict(
+            zip(names, np.nansum(values, axis=0).tolist(), strict=True)
+        )
+    np.testing.assert_equal(figures_of[1:], figures_of[:-1])
+    model = MultilabelSVC(Spectrum(3), device="cpu").fit(
+        [x for x, r in zip(texts, rows, strict=True) if r], values[rows]
+    )
+    again = cross_validate(model, [x for x, r in zip(texts, rows, strict=True) if r], values[rows])
+    assert again.pooled["micro_f1"] == pytest.approx(figures_of[0][1]["micro_f1"])

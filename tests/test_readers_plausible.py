@@ -31,6 +31,13 @@ READ = [
     ("tsv_quoted.tsv", {}, 60, {"motor", "garden"}, "quotes"),
     ("orange.tab", {}, 40, {"motor", "garden"}, "further line of the header"),
     ("label_studio_min.json", SEVERAL, 60, {"motor", "garden", "law"}, None),
+    (
+        "spacy_partial_cats.jsonl",
+        SEVERAL,
+        120,
+        {"garden", "motor", "law"},
+        "unknown, not absent, in 120 of 120",
+    ),
     ("prodigy_binary.jsonl", {}, 40, {"GARDEN", "not GARDEN"}, "not GARDEN"),
     ("fasttext_comma.txt", SEVERAL, 60, {"motor", "garden", "law"}, "comma"),
     ("fasttext_glued.txt", {}, 60, {"motor", "garden", "law"}, "comma"),
@@ -51,7 +58,6 @@ REFUSED = [
     ("title_rows.xlsx", {}, r"header.*row 3"),
     ("text_tab_label.tsv", {}, r"swapped.*--text 1 --label 2"),
     ("german_numbers.csv", {"text": "Beschreibung", "target": "Betrag"}, r"--table decimal=comma"),
-    ("spacy_partial_cats.jsonl", SEVERAL, r"--positive"),
     ("numbers.arff", {}, r"--numbers a,b"),
     ("small.ris", {}, r"references.*CSV"),
 ]

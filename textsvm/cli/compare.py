@@ -16,7 +16,6 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.evaluation.comparison import Compared
-    from textsvm.kernels import Kernel
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def compare(
     console = Console(printing.quiet)
     judging.check(corpus)
     names, device = list(dict.fromkeys(judging.kernel or [])), judging.device
-    kernels = _kernels(names)
+    kernels = {x: None if x in DEFAULTS else spelled_out(x) for x in names}
 
     from textsvm.cli import corpora, settings
     from textsvm.evaluation import baselines
@@ -87,7 +86,7 @@ def compare(
         raise InputError(f"{documents.source} holds no single texts, which --encoder reads; leave it out")
     if not names and examples is not documents.texts:
         names = ["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]
-        kernels = _kernels(names)
+        kernels = {x: None if x in DEFAULTS else spelled_out(x) for x in names}
         candidates = baselines.candidates(device, names)
     for name, kernel in kernels.items():
         if suitable := settings.kernel_for(kernel, documents):
@@ -110,11 +109,6 @@ def compare(
         console.print_json({**facts, "device": used.description, "seconds": seconds, "classifiers": lines})
     else:
         _show(console, f"{corpora.names_of(corpus)}: {lead}", compared)
-
-
-def _kernels(names: list[str]) -> dict[str, Kernel | None]:
-    """Kernels by their spelling; None for "auto" and "fast"."""
-    return {name: None if name in DEFAULTS else spelled_out(name) for name in names}
 
 
 def _show(console: Console, title: str, compared: list[Compared]) -> None:

@@ -417,33 +417,38 @@ def comparison_parts(
                     f"{n:,} test documents have {other} in the training part, which flatters the result"
                 )
         return [(train, test)], f"of the test part, {len(train):,} to learn from"
-    training, test_part = hold_out(console, corpus, 0.25 if holdout is None else holdout, 0)
-    assert test_part is not None
-    place = {identifier: i for i, identifier in enumerate(corpus.ids)}
-    train, test = ([place[identifier] for identifier in part.ids] for part in (training, test_part))
+    held = _held_out(console, corpus, 0.25 if holdout is None else holdout, 0)
+    train, test = (np.flatnonzero(rows).tolist() for rows in (~held, held))
     return [(train, test)], f"held out, {len(train):,} to learn from"
 
 
 def hold_out(
     console: Console, corpus: Corpus, share: float | None, seed: int
 ) -> tuple[Corpus, Corpus | None]:
-    """Split a corpus into a training and a test part, stratified if each document has a single label.
+    """Split a corpus into a training and a test part."""
+    if share is None:
+        say_grouping(console, corpus)
+        say_lone_groups(console, corpus)
+        return corpus, None
+    held = _held_out(console, corpus, share, seed)
+    return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
+
+
+def _held_out(console: Console, corpus: Corpus, share: float, seed: int) -> Bools:
+    """Whether each document is in the test part, stratified if each has a single label.
 
     Groups are held out as a whole. Copies of a text follow it, unless there are too few different texts.
     """
     say_grouping(console, corpus)
-    if share is None:
-        say_lone_groups(console, corpus)
-        return corpus, None
     copies, of_user = copies_of(corpus), groups_of(corpus)
     try:
-        held = _held_out(console, corpus, joined(of_user, copies), share, seed)
+        held = _drawn(console, corpus, joined(of_user, copies), share, seed)
     except InputError:
         if copies is None:
             raise
-        copies, held = None, _held_out(console, corpus, of_user, share, seed)
+        copies, held = None, _drawn(console, corpus, of_user, share, seed)
     say_copies(console, n_copies(copies))
-    return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
+    return held
 
 
 def cut(console: Console, corpus: Corpus, cutting: CuttingOptions) -> Corpus:
@@ -494,29 +499,25 @@ def say_copies(console: Console, n: int) -> None:
         console.say(f"note: {copies} {BUT_FOR}) kept in one part with the original")
 
 
-def _held_out(console: Console, corpus: Corpus, groups: Ints | None, share: float, seed: int) -> Bools:
+def _drawn(console: Console, corpus: Corpus, groups: Ints | None, share: float, seed: int) -> Bools:
     """Whether each document is in the test part, as the first document of its group is drawn."""
     groups = np.arange(len(corpus)) if groups is None else groups
     first = np.sort(np.unique(groups, return_index=True)[1])
     whole, corpus = corpus, corpus.subset(first)
     unit = "document" if corpus.groups is None else "group"
-    several = any(isinstance(label_or_labels, tuple) for label_or_labels in corpus.labels or ())
-    lone: set[int] = set()
-    if corpus.labels is not None and not several:
-        labels = targets(corpus)
-        counts = Counter(labels)
-        lone = {i for i, label in enumerate(labels) if counts[label] == 1}
+    single = all(isinstance(label, str) for label in corpus.labels or ())
+    labels = [str(label) for label in corpus.labels or ()] if single else []
+    counts = Counter(labels)
+    lone = {i for i, label in enumerate(labels) if counts[label] == 1}
     if lone:
-        names = quoted_names(sorted(str(labels[i]) for i in lone))
+        names = quoted_names(sorted(labels[i] for i in lone))
         classes = f"class {names} has 1 {unit}: it is"
         if len(lone) > 1:
             classes = f"classes {names} have 1 {unit} each: they are"
         console.say(f"note: {classes} trained on and never held out")
     candidates = [i for i in range(len(corpus)) if i not in lone]
-    stratify: list[Any] | None = (
-        None if several or corpus.labels is None else [corpus.labels[i] for i in candidates]
-    )
-    _require_enough(share, len(candidates), len(set(stratify or [0])), unit)
+    stratify = [labels[i] for i in candidates] if labels else []
+    _require_enough(share, len(candidates), len(set(stratify)) or 1, unit)
     test = shuffle_split(len(candidates), share, seed, stratify or None)[1]
     held = np.isin(groups, groups[first[[candidates[i] for i in test]]])
     if stratify and set(targets(whole)) != set(targets(whole.subset(np.flatnonzero(~held)))):

@@ -119,8 +119,9 @@ def _old_corpora(recorded: Json, corpus: list[Path] | None, model: Path) -> list
     """Old corpora: paths, part and digest (None: not checked)."""
     if corpus:
         return [{"paths": list(map(str, corpus)), "part": recorded.get("part"), "digest": None}]
-    corpora = recorded.get("corpora")
-    if not (isinstance(corpora, list) and corpora and all(map(_is_usable, corpora))):
+    corpora = value if isinstance(value := recorded.get("corpora"), list) else []
+    paths = [x.get("paths") if isinstance(x, dict) else None for x in corpora]
+    if not paths or not all(isinstance(x, list) and x and {*map(type, x)} == {str} for x in paths):
         raise InputError(f"{model} records no corpus that can be read again; name it with --corpus")
     for path in (path for entry in corpora for path in entry["paths"]):
         if not (Path(path).is_file() or Path(path).is_dir()):
@@ -130,11 +131,6 @@ def _old_corpora(recorded: Json, corpus: list[Path] | None, model: Path) -> list
                 "--corpus"
             )
     return corpora
-
-
-def _is_usable(entry: object) -> bool:
-    paths = entry.get("paths") if isinstance(entry, dict) else None
-    return isinstance(paths, list) and bool(paths) and all(isinstance(path, str) for path in paths)
 
 
 def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: TrainedModel, age: str) -> Corpus:

@@ -231,12 +231,6 @@ def _mean_and_sd(metric: str, mean: float, sd: float) -> str:
     return f"{format_metric(metric, mean)} (SD {format_metric(metric, sd)})"
 
 
-def _penalty(params: Json) -> str:
-    """C, epsilon and multiclass strategy of a setting, in words."""
-    numbers = [f"{name} {params[name]:g}" for name in ("C", "epsilon") if name in params]
-    return ", ".join([*numbers, *([params["multiclass"]] if "multiclass" in params else [])])
-
-
 def _spelled(params: Json) -> str:
     """Kernel of a setting."""
     from textsvm.kernels.spelling import spell
@@ -245,7 +239,8 @@ def _spelled(params: Json) -> str:
 
 
 def _setting(params: Json) -> str:
-    return f"{_spelled(params)}, {_penalty(params)}"
+    numbers = [f"{name} {params[name]:g}" for name in ("C", "epsilon") if name in params]
+    return ", ".join([_spelled(params), *numbers, *filter(None, [params.get("multiclass")])])
 
 
 def _merit(mean: float | None, sign: int) -> float:

@@ -10,7 +10,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
 from textsvm.estimators.base import KernelEstimator, model_attribute
+from textsvm.model.labels import read_labels
 from textsvm.model.settings import Compute, KernelLike, MultilabelSettings
+from textsvm.readers.corpus import Answers
 from textsvm.runtime.parallel import StageProgress
 from textsvm.training.targets import as_weights
 from textsvm.training.train import train
@@ -122,7 +124,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
             See `textsvm.SVC.fit`.
         y : sequence of n tuples, lists or sets of labels; or array or sparse matrix, shape (n, n_classes)
             A matrix of 0 and 1, as from `sklearn.preprocessing.MultiLabelBinarizer`. A text may have no
-            label.
+            label. NaN in a matrix is unknown: a label learns from, and is judged on, texts where it is known.
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0. Thresholds count every text once.
         """
@@ -136,8 +138,11 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         """Subset accuracy, the share of texts with all labels correct; `y` in the form of `fit`."""
         predicted = self.predict(X)
         if self.label_form_ != "tuples":
-            return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-        right = np.array([set(a) == set(b) for a, b in zip(y, predicted, strict=True)])
+            truth = read_labels(y)[1]
+            said = np.where(np.isnan(truth), 0, read_labels(predicted)[1])
+            return float(accuracy_score(truth == 1, said == 1, sample_weight=sample_weight))
+        pairs = zip(y, map(set, predicted), strict=True)
+        right = np.array([{*a} == (b & {*a, *a.no} if isinstance(a, Answers) else b) for a, b in pairs])
         return float(np.average(right, weights=as_weights(sample_weight, len(right))))
 
     def __sklearn_tags__(self) -> Any:

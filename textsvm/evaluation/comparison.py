@@ -195,8 +195,7 @@ def _right(results: Results, models: Sequence[Results]) -> Bools:
     """Whether each prediction is correct; regression: nearest to the truth of all models."""
     if results.task == "regression":
         return _errors(results) <= np.min([_errors(model) for model in models], axis=0)
-    same = results.predicted == results.truth
-    return same.all(axis=1) if results.task == "multilabel" else same
+    return ~results.wrong
 
 
 def _difference(results: Results, first: Results) -> Difference:

@@ -21,10 +21,11 @@ from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.errors import InputError, printable
 from textsvm.evaluation import drift
 from textsvm.evaluation.metrics import scores
+from textsvm.model.labels import indicator_of
 from textsvm.model.rules import NumberRule, Rule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, NoveltySettings, Settings
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import Corpus
+from textsvm.readers.corpus import Answers, Corpus
 from textsvm.runtime.compiled import scipy
 from textsvm.sources.copies import copy_groups, joined, n_copies, n_separated, text_digests
 from textsvm.text.pieces import mean_of_pieces
@@ -205,8 +206,9 @@ def _metrics(truth: list[Any], predicted: AnyArray, rule: Rule) -> dict[str, flo
     if isinstance(rule, NumberRule):
         return {"mae": float(np.abs(np.asarray(truth) - predicted).mean())}
     if predicted.ndim == 2:
-        right = np.array([[label in labels for label in rule.classes.tolist()] for labels in truth])
-        return {"micro_f1": float(2 * (right & predicted).sum() / max(1, right.sum() + predicted.sum()))}
+        places = {label: a for a, label in enumerate(rule.classes.tolist())}
+        labels = indicator_of(truth, places, len(places))
+        return {"micro_f1": scores(labels, predicted, None, rule.classes, areas=False)["micro_f1"]}
     return {"accuracy": float((np.asarray(truth) == predicted).mean())}
 
 
@@ -260,7 +262,8 @@ def verdict_on(
         best = 1 + int((sums / (len(sets) * np.arange(1, len(ranked) + 1) + total)).argmax())
     always = {label for label, _ in ranked[:best]}
     hits = sum(len(always.intersection(labels)) for labels in judged_sets)
-    constant = 2 * hits / (n * best + sum(map(len, judged_sets)))
+    said = sum(len(always & {*x, *x.no}) if isinstance(x, Answers) else best for x in judged_sets)
+    constant = 2 * hits / (said + sum(map(len, judged_sets)))
     answer = ", ".join(repr(printable(str(label))) for label, _ in ranked[:best])
     return Verdict(metrics[metric], constant, answer, n, where, part, metric)
 

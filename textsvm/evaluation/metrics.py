@@ -16,12 +16,14 @@ Classes:
     qwk                quadratic weighted kappa 1 - E[(t - p)^2] / (E[t^2] + E[p^2] - 2 E[t] E[p])
     log_loss, brier    of probabilities
 
-Several labels per document:
+Several labels per document; where the truth is NaN, unknown, nothing counts, and macro_f1 is the mean over
+labels that a document has:
 
     micro_f1           F1 of all decisions together, for every document and label
     subset_accuracy    share of documents with exactly the right labels
     hamming_loss       share of wrong decisions
-    precision_at_k     precision of the k labels with the largest decision values, mean over documents
+    precision_at_k     precision of the k labels with the largest decision values, mean over documents; NaN if
+                       some are unknown
     break-even point   precision of the m documents with the largest values, where m documents have the label:
                        precision equals recall there (Joachims 1998; Lodhi et al. 2002)
 
@@ -56,7 +58,7 @@ def scores(
     Parameters
     ----------
     truth, predicted : array-like, shape (n,)
-        Labels out of `classes`, or numbers; for several labels bool arrays, shape (n, n_classes).
+        Labels out of `classes`, or numbers; for several labels indicator matrices, shape (n, n_classes).
     decision : float64 array, shape (n,) for two classes, positive for ``classes[1]``; else (n, n_classes)
         None: no areas under curves and no precision at k.
     classes : array, shape (n_classes,), sorted; None for regression
@@ -111,7 +113,9 @@ def class_metrics(
     elif (values := as_grades(np.asarray(labels))) is not None:
         span = grades or (int(values.min()), int(values.max()))
         metrics["qwk"] = _kappa(weight, values[true], values[predicted], span)
-    metrics |= {f"f1[{label}]": f1[:, a] for a, label in enumerate(labels)}
+    metrics |= dict(
+        zip([f"f1[{label}]" for label in labels], np.where(support > 0, f1, np.nan).T, strict=True)
+    )
     if probability is None:
         return metrics
     if k == 2:
@@ -124,7 +128,7 @@ def class_metrics(
 
 
 def label_metrics(
-    weight: Floats, truth: Bools, predicted: Bools, decision: Floats | None, labels: Sequence[object],
+    weight: Floats, truth: AnyArray, predicted: Bools, decision: Floats | None, labels: Sequence[object],
     areas: bool = True,
 ) -> dict[str, Floats]:  # fmt: skip
     """Metrics for several labels per document, like `class_metrics`; truth and predictions are indicators.
@@ -132,27 +136,29 @@ def label_metrics(
     NaN as the decision value of a label without a machine ranks below all numbers. Without `areas`, the
     average precision is NaN.
     """
-    hits, support, n_predicted = (weight @ indicator for indicator in (truth & predicted, truth, predicted))
+    asked, true = ~np.isnan(truth), truth == 1
+    predicted = asked & (predicted == 1)
+    hits, support, n_predicted = (weight @ indicator for indicator in (true & predicted, true, predicted))
     _, _, f1 = precision_recall_f1(hits, support, n_predicted)
     micro = precision_recall_f1(*(counts.sum(axis=1) for counts in (hits, support, n_predicted)))
-    wrong = truth != predicted
+    wrong, share = true != predicted, asked.mean(axis=1)
     metrics = {
         "micro_f1": micro[2],
-        "macro_f1": _ratio(f1.sum(axis=1), (support + n_predicted > 0).sum(axis=1)),
+        "macro_f1": _ratio(f1.sum(axis=1), (support > 0).sum(axis=1)),
         "micro_precision": micro[0],
         "micro_recall": micro[1],
-        "subset_accuracy": _mean(weight, ~wrong.any(axis=1)),
-        "hamming_loss": _mean(weight, wrong.mean(axis=1)),
+        "subset_accuracy": _mean(weight * (share > 0), ~wrong.any(axis=1)),
+        "hamming_loss": _mean(weight, wrong.mean(axis=1)) / _mean(weight, share),
         "average_precision": np.full(len(weight), np.nan),
     }
     if decision is not None:
         if areas:
             metrics["average_precision"] = mean_of_defined(average_precisions(truth, decision, weight))
         order = np.argsort(-_ranked(decision), axis=1, kind="stable")
-        right = np.take_along_axis(truth, order, axis=1)
+        right = np.take_along_axis(true if asked.all() else np.full(truth.shape, np.nan), order, axis=1)
         for k in [k for k in AT if k <= truth.shape[1]]:
             metrics[f"precision_at_{k}"] = _mean(weight, right[:, :k].mean(axis=1))
-    return metrics | {f"f1[{label}]": f1[:, a] for a, label in enumerate(labels)}
+    return metrics | dict(zip([f"f1[{x}]" for x in labels], np.where(support > 0, f1, np.nan).T, strict=True))
 
 
 def number_metrics(
@@ -191,13 +197,14 @@ def class_table(
     labels: Sequence[object],
     more: Sequence[dict[str, float]] | None = None,
 ) -> list[Json]:
-    """Rows of `Results.per_class`.
+    """Rows of `Results.per_class`; shares of a label without a document are NaN.
 
     `counts`: documents of each label that are correct, of the label, predicted; `areas`: average precisions;
     `more`: further columns before the numbers of documents.
     """
     names = ("precision", "recall", "f1", "average_precision")
-    columns = dict(zip(names, (*precision_recall_f1(*counts), areas), strict=True))
+    shares = np.where(counts[1] > 0, precision_recall_f1(*counts), np.nan)
+    columns = dict(zip(names, (*shares, areas), strict=True))
     return [
         {
             "label": label,
@@ -210,8 +217,10 @@ def class_table(
     ]
 
 
-def break_even(truth: Bools, decision: Floats) -> float:
+def break_even(truth: AnyArray, decision: Floats) -> float:
     """Break-even point of a label; equal values share the last places. NaN if no document has the label."""
+    asked = ~np.isnan(truth)
+    truth, decision = truth[asked] == 1, decision[asked]
     m = int(truth.sum())
     if m == 0:
         return math.nan
@@ -254,7 +263,7 @@ def grades_of(truth: AnyArray, grades: tuple[int, int] | None) -> tuple[int, int
 # Rankings by decision value
 
 
-def average_precisions(truth: Bools, decision: Floats, weight: Floats | None = None) -> Floats:
+def average_precisions(truth: AnyArray, decision: Floats, weight: Floats | None = None) -> Floats:
     """Average precision of each class against the rest, shape (n_classes,), or (resamples, n_classes).
 
     Truth and decision values have shape (n, n_classes), weights (resamples, n). NaN ranks below all numbers;
@@ -262,7 +271,7 @@ def average_precisions(truth: Bools, decision: Floats, weight: Floats | None = N
     """
     values, weights = _ranked(decision), np.ones((1, len(truth))) if weight is None else weight
     areas = np.full((len(weights), truth.shape[1]), np.nan)
-    for a in np.flatnonzero(truth.any(axis=0)).tolist():
+    for a in np.flatnonzero((truth == 1).any(axis=0)).tolist():
         areas[:, a] = _average_precision(weights, truth[:, a], values[:, a])
     return areas[0] if weight is None else areas
 
@@ -340,9 +349,10 @@ def _area_under_roc(weight: Floats, positive: Bools, score: Floats) -> Floats:
     return (good * (below + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
 
 
-def _average_precision(weight: Floats, positive: Bools, score: Floats) -> Floats:
-    """Average precision of each row of weights; NaN without a positive document."""
+def _average_precision(weight: Floats, positive: AnyArray, score: Floats) -> Floats:
+    """Average precision of each row of weights; NaN without a positive document, unknown ones left out."""
     order = np.argsort(-score, kind="stable")
+    order = order[~np.isnan(positive[order])]
     ranked, weight = score[order], weight[:, order]
     starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
     hits = np.add.reduceat(weight * positive[order], starts, axis=1)

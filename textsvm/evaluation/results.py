@@ -28,7 +28,7 @@ from textsvm.evaluation.metrics import (
     number_metrics,
     one_against_rest,
 )
-from textsvm.model.labels import label_sets
+from textsvm.model.labels import indicator_of, label_sets, read_labels
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parameters import with_short_repr
 from textsvm.runtime.plain_json import to_json
@@ -63,7 +63,8 @@ class Results:
     per_class: list[Json] = field(default_factory=list, kw_only=True)
     #: shape (n,): Indices of the judged documents among the given documents; `warnings` explains the others.
     index: Ints = field(repr=False)
-    #: array, shape (n,); for several labels per document bool arrays of shape (n, n_classes).
+    #: array, shape (n,); for several labels per document indicator matrices of shape (n, n_classes), NaN in
+    #: `truth` and False in `predicted` if a label is unknown.
     truth: AnyArray = field(repr=False)
     predicted: AnyArray = field(repr=False)
     #: shape (n,) or (n, n_classes): In the order of `labels`; the predicted numbers for regression.
@@ -97,6 +98,13 @@ class Results:
         if "qwk" not in self.metrics:
             return None
         return grades_of(self.truth if self.task == "regression" else np.asarray(self.labels), self.grades)
+
+    @property
+    def wrong(self) -> Bools:
+        """Which predictions are wrong, or with several labels not entirely right, shape (n,)."""
+        several = self.task == "multilabel"
+        wrong: Bools = np.asarray(self.predicted != (self.truth == 1 if several else self.truth))
+        return np.asarray(wrong.any(axis=1)) if several else wrong
 
     def codes(self, values: AnyArray) -> Ints:
         """Indices of single labels in `labels`."""
@@ -160,13 +168,13 @@ def draws(n: int, resamples: int, seed: int) -> Iterator[Floats]:
 def exact_intervals(results: Results, level: float = 0.95) -> dict[str, tuple[float, float]]:
     """Clopper and Pearson's intervals of metrics that are shares of documents, and of the F1 of classes."""
     truth, predicted, several = results.truth, results.predicted, results.task == "multilabel"
-    right = (truth == predicted).all(axis=1) if several else truth == predicted
-    shares = {"subset_accuracy" if several else "accuracy": (int(right.sum()), results.n)}
+    wrong = results.wrong[~np.isnan(truth).all(axis=1)] if several else results.wrong
+    shares = {"subset_accuracy" if several else "accuracy": (int((~wrong).sum()), len(wrong))}
     f1 = {}
     for a, label in enumerate(results.labels):
-        true, guess = (values[:, a] if several else values == label for values in (truth, predicted))
+        true, guess = (values[:, a] == 1 if several else values == label for values in (truth, predicted))
         hits = int((true & guess).sum())
-        f1[f"f1[{label}]"] = (hits, int((true | guess).sum()))
+        f1[f"f1[{label}]"] = (hits, int((true | guess).sum()) if true.any() else 0)
         if results.task == "binary" and a == 1:
             f1["f1"] = f1[f"f1[{label}]"]
             shares |= {"precision": (hits, int(guess.sum())), "recall": (hits, int(true.sum()))}
@@ -283,13 +291,14 @@ def evaluate_labels(
 ) -> Results:  # fmt: skip
     """Judge predictions of several labels per document, arrays of shape (n, n_classes).
 
-    `truth` is a bool array of this shape, or n tuples of labels; labels that are not in `classes` are left
-    out of all figures, with a warning in the results.
+    `truth` is an indicator matrix of this shape, or n tuples of labels; labels that are not in `classes` are
+    left out of all figures, with a warning in the results.
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     indicator, warnings = _label_indicator(truth, classes)
-    counts = tuple(values.sum(axis=0) for values in (indicator & predicted, indicator, predicted))
+    true, predicted = indicator == 1, predicted & ~np.isnan(indicator)
+    counts = tuple(values.sum(axis=0) for values in (true & predicted, true, predicted))
     columns = zip(indicator.T, decision.T, thresholds.tolist(), strict=True)
     more = [{"break_even": break_even(*column), "threshold": bound} for *column, bound in columns]
     labels, index = classes.tolist(), np.arange(len(indicator))
@@ -305,20 +314,17 @@ def _with_metrics(results: Results) -> Results:
 
 def _label_indicator(
     truth: Sequence[Sequence[object]] | AnyArray, classes: AnyArray
-) -> tuple[Bools, list[str]]:
-    """Indicator of the classes of each document, and a warning about unknown labels."""
+) -> tuple[AnyArray, list[str]]:
+    """Indicator of the classes of each document, and a warning about labels that are not known."""
     if isinstance(truth, np.ndarray) and truth.ndim == 2:
-        return truth.astype(bool), []
+        return read_labels(truth)[1], []
     places = _places(classes)
-    indicator = np.zeros((len(truth), len(classes)), bool)
-    others: set[str] = set()
-    for row, labels in zip(indicator, truth, strict=True):
-        row[[places[label] for label in labels if label in places]] = True
-        others.update(str(label) for label in labels if label not in places)
+    indicator = indicator_of([*truth], places, len(classes))
+    others = {str(label) for labels in truth for label in labels if label not in places}
     if not others:
         return indicator, []
     names = first_few(sorted(others))
-    if not indicator.any():
+    if not (indicator == 1).any():
         raise InputError(
             f"the model knows the labels {first_few(classes.tolist())}, and the documents have {names}"
         )

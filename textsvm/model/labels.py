@@ -1,11 +1,14 @@
 """Check and convert several labels per document: tuples of labels, or an indicator matrix.
 
-A sequence of tuples, lists or sets has the labels of each document. A dense or sparse matrix of 0 and 1 has
-a row per document and a column per label (scikit-learn's `MultiLabelBinarizer`).
+A sequence of tuples, lists or sets has the labels of each document; `textsvm.readers.corpus.Answers` are a
+tuple with unknown labels. A dense or sparse matrix of 0 and 1 has a row per document and a column per label
+(scikit-learn's `MultiLabelBinarizer`), and NaN where a label is unknown. An indicator matrix of this package
+is bool, or float64 with NaN if labels are unknown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from textsvm.arrays import AnyArray, Bools, first_true
 from textsvm.errors import InputError, check_labels
 from textsvm.kernels.inputs import is_missing
 from textsvm.linalg.vectors import is_sparse
+from textsvm.readers.corpus import Answers
 from textsvm.runtime.compiled import scipy
 
 #: Forms of labels: a sequence of tuples, an array, a sparse matrix.
@@ -21,9 +25,9 @@ FORMS = ("tuples", "indicator", "sparse")
 _SETS = (tuple, list, set, frozenset, np.ndarray)
 
 
-def as_indicator(y: object, n: int) -> tuple[AnyArray, Bools, str]:
-    """Sorted classes (column numbers for a matrix), bool indicator matrix, and form of the labels."""
-    classes, indicator, form = _read(y)
+def as_indicator(y: object, n: int) -> tuple[AnyArray, AnyArray, str]:
+    """Sorted classes (column numbers for a matrix), indicator matrix, and form of the labels."""
+    classes, indicator, form = read_labels(y)
     if len(indicator) != n:
         raise InputError(f"there are {n} documents and labels of {len(indicator)}; give each its labels")
     if n < 2:
@@ -31,13 +35,26 @@ def as_indicator(y: object, n: int) -> tuple[AnyArray, Bools, str]:
     if not len(classes):
         raise InputError("no document has a label; give some of them one or more")
     column = "" if form == "tuples" else "; leave that column of the indicator matrix out"
-    if (a := first_true(~indicator.any(axis=0))) is not None:
+    if (a := first_true(~(indicator == 1).any(axis=0))) is not None:
         raise InputError(f"no document has the label {classes[a]!s}{column}")
-    if (a := first_true(indicator.all(axis=0))) is not None:
+    if (a := first_true(~(indicator == 0).any(axis=0))) is not None:
+        unknown = ", or it is unknown" if np.isnan(indicator[:, a]).any() else ""
         raise InputError(
-            f"every document has the label {classes[a]!s}, so there is nothing to tell it from{column}"
+            f"every document has the label {classes[a]!s}{unknown}, so there is nothing to tell it "
+            f"from{column}"
         )
     return classes, indicator, form
+
+
+def indicator_of(y: Sequence[Any], places: Mapping[Any, int], n_labels: int) -> AnyArray:
+    """Indicator matrix of tuples of labels, whose columns are `places`; other labels are ignored."""
+    indicator = np.zeros((len(y), n_labels))
+    for row, labels in zip(indicator, y, strict=True):
+        if isinstance(labels, Answers):
+            row[:] = np.nan
+            row[[places[label] for label in labels.no if label in places]] = 0
+        row[[places[label] for label in labels if label in places]] = 1
+    return indicator if np.isnan(indicator).any() else indicator == 1
 
 
 def in_form(indicator: Bools, classes: AnyArray, form: str) -> Any:
@@ -53,18 +70,19 @@ def in_form(indicator: Bools, classes: AnyArray, form: str) -> Any:
 def label_sets(indicator: Bools, classes: AnyArray) -> list[tuple[Any, ...]]:
     """The labels of each document, in the order of the classes."""
     names = classes.tolist()
-    return [tuple(names[a] for a in np.flatnonzero(row)) for row in indicator]
+    return [tuple(names[a] for a in np.flatnonzero(row)) for row in indicator == 1]
 
 
-def _read(y: Any) -> tuple[AnyArray, Bools, str]:
+def read_labels(y: Any) -> tuple[AnyArray, AnyArray, str]:
+    """`as_indicator` without a check of the numbers of documents and labels."""
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; give labels")
     if is_sparse(y):
         values = y.toarray()
-        return np.arange(values.shape[1]), _as_bool(values), "sparse"
+        return np.arange(values.shape[1]), _of_matrix(values), "sparse"
     if len(getattr(y, "shape", ())) == 2:
         values = np.asarray(y)
-        return np.arange(values.shape[1]), _as_bool(values), "indicator"
+        return np.arange(values.shape[1]), _of_matrix(values), "indicator"
     if not hasattr(y, "__iter__") or len(getattr(y, "shape", ())) > 2:
         shape = f" of shape {y.shape}" if hasattr(y, "shape") else ""
         raise InputError(
@@ -74,19 +92,20 @@ def _read(y: Any) -> tuple[AnyArray, Bools, str]:
     return *_of_sets(list(y)), "tuples"
 
 
-def _as_bool(values: AnyArray) -> Bools:
+def _of_matrix(values: AnyArray) -> AnyArray:
     """Check the values of an indicator matrix."""
     if values.dtype.kind not in "biuf":
         raise InputError(
             f"an indicator matrix holds 0 and 1, and this one is of type {values.dtype}; labels by name are "
             "given as a list of tuples"
         )
-    for i, a in np.argwhere((values != 0) & (values != 1))[:1]:
+    unknown = np.isnan(values)
+    for i, a in np.argwhere((values != 0) & (values != 1) & ~unknown)[:1]:
         raise InputError(f"an indicator matrix holds 0 and 1, and {values[i, a]} is in row {i}, column {a}")
-    return values.astype(bool)
+    return values.astype(np.float64) if unknown.any() else values.astype(bool)
 
 
-def _of_sets(y: list[Any]) -> tuple[AnyArray, Bools]:
+def _of_sets(y: list[Any]) -> tuple[AnyArray, AnyArray]:
     for i, labels_of_text in enumerate(y):
         if not isinstance(labels_of_text, _SETS):
             raise InputError(
@@ -103,12 +122,11 @@ def _of_sets(y: list[Any]) -> tuple[AnyArray, Bools]:
     if len({isinstance(label, str) for label in labels}) > 1:
         raise InputError("labels of different types cannot be sorted; use only strings or only numbers")
     try:
-        classes, columns = np.unique(np.array(labels), return_inverse=True)
+        classes = np.unique(np.array(labels))
     except (TypeError, ValueError) as error:
         raise InputError("labels of different types cannot be sorted; use only strings or numbers") from error
-    indicator = np.zeros((len(y), len(classes)), bool)
-    indicator[np.array([i for i, _ in pairs], np.int64), columns] = True
-    return classes, indicator
+    places = {label: a for a, label in enumerate(classes.tolist())}
+    return classes, indicator_of(y, places, len(classes))
 
 
 def _refuse_rows_of_a_matrix(y: list[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from textsvm.arrays import Json
 from textsvm.errors import InputError
-from textsvm.readers.corpus import USUAL, ReadOptions
+from textsvm.readers.corpus import USUAL, Answers, ReadOptions
 
 #: Columns of the names of annotators.
 _ANNOTATORS = (
@@ -36,7 +36,6 @@ ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
 _VOTES = {ACCEPT: 1, REJECT: -1}
 #: Values of `ReadOptions.annotators` other than the name of an annotator.
 ALL, MAJORITY = "all", "majority"
-REJECTED = "\0rejected"  #: Column of the labels that a text is known not to have
 #: Column of the name of the annotator if `ReadOptions.group` asks for it, and its value without a name.
 ANNOTATOR, UNNAMED = "annotator", "\0"
 
@@ -106,8 +105,8 @@ def with_labels(
         for name, labels in _labels_of(answers, by_name, options, counts) or [("", None)] * bool(no):
             by_annotator = options.group == ANNOTATOR and options.annotators != MAJORITY
             about: Json = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
-            about |= {REJECTED: no} if explicit else {}
-            yield number, line, {**row, **about, column: labels}
+            yes = [labels] if isinstance(labels, str) else labels or ()
+            yield number, line, {**row, **about, column: Answers(yes, no) if explicit else labels}
 
     for number, line, row in rows:
         task = task_of(row, options)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import isfinite
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from unicodedata import normalize
 
 import numpy as np
@@ -47,11 +47,22 @@ FIRST_INDEX = "first_index"
 DECIMAL = "decimal"  #: Role of the decimal mark of a table
 NEEDS_QUOTES = "a text with the delimiter in it needs quotes"  #: Reason of rows with a wrong number of fields
 #: Attributes of a corpus with a value for each document.
-_LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "piece_of", "vectors", "rejected")
+_LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "piece_of", "vectors")
 
 
 class NumberCell(str):
     """Text of a cell that is stored as a number, whose decimal mark is a point."""
+
+
+class Answers(tuple[str, ...]):
+    """The labels of a document that lacks those of `no`; all others are unknown."""
+
+    no: frozenset[str]
+
+    def __new__(cls, labels: Iterable[str] = (), no: Iterable[str] = ()) -> Self:
+        answers = super().__new__(cls, labels)
+        answers.no = frozenset(no)
+        return answers
 
 
 class Document(NamedTuple):
@@ -59,8 +70,7 @@ class Document(NamedTuple):
 
     `columns` are texts and numbers that stay apart, the first text among them. `problem` says why a row
     holds no document, if `ReadOptions.keep_invalid` asks for such rows; `row` are all its cells, if
-    `ReadOptions.keep_rows` asks for them. `rejected` are labels that the document does not have, if others
-    are unknown.
+    `ReadOptions.keep_rows` asks for them.
     """
 
     id: str
@@ -73,7 +83,6 @@ class Document(NamedTuple):
     columns: Mapping[str, str | float] | None = None
     problem: str | None = None
     row: Row | None = None
-    rejected: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -241,54 +250,6 @@ class ReadOptions:
 class Corpus:
     """Documents, or vectors, in the order of their source; all lists have the same length.
 
-    Attributes
-    ----------
-    ids : list of str
-        Unique: the path inside the archive, NEWID, the row, ...
-    texts : list of str, or StoredTexts
-        In memory or in a temporary file, as they were written; they are normalised later. The first column of
-        texts if there are several; empty if there is none.
-    labels : list of str, list of tuple of str, or None
-        None if there are none. Tuples if a document may have several labels, or none.
-    part : list of (str or None)
-        "train", "test" or another name in the source; None if the source names no part.
-    targets : list of float, or None
-        Numbers to be predicted, from the target column; finite.
-    weights : list of float, or None
-        Weight of each document in training; finite.
-    groups : list of str, or None
-        Documents of a group (an author, a thread) belong on the same side of a split.
-    vectors : array or CSR matrix, shape (n, d), or None
-        Vectors beside the texts, or instead of them; finite numbers.
-    columns : dict of str to list of str, StoredTexts or float64 array, or None
-        Columns of texts and numbers of a table, if they stay apart.
-    source : str
-        Path of the input.
-    format : str
-        Format of the input.
-    problems : list of (str, str)
-        Id, or file and line, of damaged or omitted documents, and the problem.
-    warnings : list of str
-        Sentences on data that contradict a guess of the reader.
-    rejected : list of (tuple of str or None), or None
-        Labels that a document is known not to have, if some are unknown.
-    invalid : list of (int, Document)
-        Rows without a text among documents to classify, and the number of documents before each.
-    rows : list of mappings, or None
-        All cells of the row of each document, if they are kept.
-    corrections : dict of str to list of (str or None)
-        New labels of corrected documents (None: left out), by digest of the text and label, in their order.
-    detected : dict of str to str
-        Columns that were not named, of texts and labels, by their role: "text" and "label".
-    reading : dict
-        Decisions of the reader: format, number of documents, classes, and where they apply the columns of
-        each role, separator, header (bool), encoding and level of the folders of classes; "grouping" is a
-        column that may be one of groups. A list of values if files differ. `reading_line` has them in a line.
-    piece_of : list of int, or None
-        Of pieces of texts: the number of the text.
-    pieces : Pieces, or None
-        How the texts were cut.
-
     Examples
     --------
     >>> from textsvm import Corpus
@@ -297,27 +258,41 @@ class Corpus:
     ['lunch at noon']
     """
 
-    ids: list[str]
+    ids: list[str]  #: Unique: the path inside the archive, NEWID, the row, ...
+    #: In memory or in a temporary file (`StoredTexts`), as they were written. The first column of texts if
+    #: there are several; empty if there is none.
     texts: Sequence[str]
+    #: None if there are none. Tuples if a document may have several labels, or none; a tuple of the type
+    #: `Answers` also has labels that the document lacks, `no`, and its other labels are unknown.
     labels: list[str] | list[tuple[str, ...]] | None
-    part: list[str | None]
-    source: str = ""
-    format: str = ""
+    part: list[str | None]  #: "train", "test" or another name in the source; None if the source names no part
+    source: str = ""  #: Path of the input
+    format: str = ""  #: Format of the input
+    #: Id, or file and line, of damaged or omitted documents, and the problem.
     problems: Problems = field(default_factory=list)
+    #: Sentences on data that contradict a guess of the reader.
     warnings: list[str] = field(default_factory=list)
-    rejected: list[tuple[str, ...] | None] | None = None
+    #: Rows without a text among documents to classify, and the number of documents before each.
     invalid: list[tuple[int, Document]] = field(default_factory=list)
-    targets: list[float] | None = None
-    weights: list[float] | None = None
+    targets: list[float] | None = None  #: Finite numbers to be predicted, from the target column
+    weights: list[float] | None = None  #: Weight of each document in training; finite
+    #: Documents of a group (an author, a thread) belong on the same side of a split.
     groups: list[str] | None = None
+    #: array or CSR matrix, shape (n, d): Finite vectors beside the texts, or instead of them.
     vectors: Array = None
+    #: Columns of texts (lists, StoredTexts) and numbers (float64) of a table by name, if they stay apart.
     columns: Json | None = None
-    rows: list[Row | None] | None = None
+    rows: list[Row | None] | None = None  #: All cells of the row of each document, if they are kept
+    #: New labels of corrected documents (None: left out), by digest of the text and label, in their order.
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
+    #: Columns that were not named, of texts and labels, by their role: "text" and "label".
     detected: dict[str, str] = field(default_factory=dict)
+    #: Decisions of the reader: format, number of documents, classes, and where they apply the columns of each
+    #: role, separator, header (bool), encoding and level of the folders of classes; "grouping" is a column
+    #: that may be one of groups. A list of values if files differ. `reading_line` has them in a line.
     reading: Json = field(default_factory=dict)
-    piece_of: list[int] | None = None
-    pieces: Pieces | None = None
+    piece_of: list[int] | None = None  #: Of pieces of texts: the number of the text
+    pieces: Pieces | None = None  #: How the texts were cut
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -427,11 +402,9 @@ class Corpus:
     def with_two_labels(self, positive: str, negative: str) -> Corpus:
         """`reduce_labels` without its checks: a class may be empty."""
         sets = self._label_sets()
-        if negative == "rest" and self.rejected is not None:
-            answers = enumerate(zip(sets, self.rejected, strict=True))
-            rows = [i for i, (x, no) in answers if positive in x or (x if no is None else positive in no)]
-        elif negative == "rest":
-            rows = [i for i, labels in enumerate(sets) if labels]
+        if negative == "rest":
+            answered = (positive in (*x, *x.no) if isinstance(x, Answers) else x for x in self.labels or ())
+            rows = [i for i, answer in enumerate(answered) if answer]
         else:
             rows = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
         labels = [positive if positive in sets[i] else negative for i in rows]
@@ -609,7 +582,6 @@ def build_corpus(
         format=format,
         problems=problems,
         warnings=warnings,
-        rejected=[row.rejected for row in rows] if any(row.rejected is not None for row in rows) else None,
         targets=[row.target for row in rows if row.target is not None] or None,
         weights=[row.weight for row in rows if row.weight is not None] or None,
         groups=[row.group for row in rows if row.group is not None] or None,
@@ -633,7 +605,8 @@ def _values_to_learn(rows: Sequence[Document], labelled: bool) -> tuple[str, Seq
     if any(row.target is not None for row in rows):
         return "number to be predicted", [row.target for row in rows]
     if labelled and any(row.label is not None for row in rows):
-        return "label", [() if row.label is None and row.rejected else row.label for row in rows]
+        labels = (row.label for row in rows)
+        return "label", [None if isinstance(x, Answers) and not {*x, *x.no} else x for x in labels]
     return "", [""] * len(rows)
 
 
@@ -641,15 +614,17 @@ def _uniform_labels(
     rows: Sequence[Document], source: str, problems: Problems
 ) -> list[str] | list[tuple[str, ...]]:
     """The labels in their composed spelling, all as texts or all as tuples."""
-    names = set[str]()
-    for row in rows:
-        names.update((row.label,) if isinstance(row.label, str) else row.label or ())
-    spelling = _spelling(names, source, problems)
-    single = [spelling[row.label] for row in rows if isinstance(row.label, str)]
-    if len(single) == len(rows):
-        return single
-    sets = ((row.label,) if isinstance(row.label, str) else row.label or () for row in rows)
-    return [tuple(spelling[label] for label in labels) for labels in sets]
+    labels = [row.label for row in rows if row.label is not None]
+    sets = [(label,) if isinstance(label, str) else label for label in labels]
+    spelling = _spelling(set(chain.from_iterable(sets)), source, problems)
+    single = [spelling[label] for label in labels if isinstance(label, str)]
+    return single if len(single) == len(rows) else [renamed(names, spelling) for names in sets]
+
+
+def renamed(labels: tuple[str, ...], names: Mapping[str, str]) -> tuple[str, ...]:
+    """The labels of a document by other names."""
+    renamed = tuple(names[label] for label in labels)
+    return Answers(renamed, [names.get(x, x) for x in labels.no]) if isinstance(labels, Answers) else renamed
 
 
 def _spelling(labels: set[str], source: str, problems: Problems) -> dict[str, str]:
@@ -669,6 +644,8 @@ def _spelling(labels: set[str], source: str, problems: Problems) -> dict[str, st
 
 def split_label(label: Label | None, separator: str) -> tuple[str, ...]:
     """The labels in a cell, none in an empty cell; they are all of it for the separator ""."""
+    if isinstance(label, Answers):
+        return label
     label = label or ""
     pieces = (label.split(separator) if separator else [label]) if isinstance(label, str) else label
     return tuple(dict.fromkeys(piece.strip() for piece in pieces if piece.strip()))

@@ -17,11 +17,13 @@ from statistics import fmean, median_low
 from textsvm.errors import InputError, first_few, printable
 from textsvm.readers.corpus import (
     USUAL,
+    Answers,
     Corpus,
     NumberCell,
     ReadOptions,
     is_number,
     note_left_out,
+    renamed,
     split_label,
 )
 
@@ -172,7 +174,7 @@ def _with_lists(corpus: Corpus, options: ReadOptions) -> Corpus:
     ends = sorted(label for label, name in bare.items() if name != label)
     if ends and labels.issuperset(map(bare.__getitem__, ends)):
         options.warn(f"labels with a separator at their end, such as {ends[0]!r}, are read without")
-        cells = [tuple(bare[label] for label in labels) for labels in cells]
+        cells = [renamed(labels, bare) for labels in cells]
     names = {labels[0] for labels in cells if len(labels) == 1}
     separator = (
         None if options.label_separator else _separator_of(names, several=options.label_separator == "")
@@ -184,7 +186,9 @@ def _with_lists(corpus: Corpus, options: ReadOptions) -> Corpus:
             place = f"such as {_shown(lists[0])} are split at {separator!r} (--label-separator)"
             corpus.problems.append((corpus.source, f"labels {place}"))
         options.decide(label_separator=separator)
-        cells = [split_label(labels[0], separator) if len(labels) == 1 else labels for labels in cells]
+        cells = [
+            split_label(x[0], separator) if len(x) == 1 and not isinstance(x, Answers) else x for x in cells
+        ]
     elif separator:
         parts = {part.strip() for label in names for part in label.split(separator)}
         options.warn(
@@ -214,30 +218,26 @@ def _separator_of(labels: Collection[str], several: bool) -> str | None:
 
 def _with_answers(corpus: Corpus, options: ReadOptions) -> Corpus:
     """The corpus with answers of no: a class if there is a single label, else left out."""
-    if corpus.rejected is None or corpus.labels is None or options.negatives:
+    answers = [labels for labels in corpus.labels or () if isinstance(labels, Answers)]
+    if not answers or options.negatives:
         return corpus
-    yes = [{label} if isinstance(label, str) else {*label} for label in corpus.labels]
-    answers = [(x, no) for x, no in zip(yes, corpus.rejected, strict=True) if no is not None]
-    names = sorted({*chain.from_iterable(yes), *chain.from_iterable(no for _, no in answers)})
-    unknown = sum(len(x | {*no}) < len(names) for x, no in answers)
-    if options.label_separator is not None and unknown:
-        raise InputError(
-            f"{unknown:,} of {len(corpus):,} texts of {corpus.source} have answers for some of {len(names)} "
-            "labels, and an unasked label is unknown, not absent; learn a label from the texts that have an "
-            f"answer for it: --positive {names[0]}"
-        )
+    yes = [(label,) if isinstance(label, str) else label for label in corpus.labels or ()]
+    names = {*chain.from_iterable(yes), *chain.from_iterable(labels.no for labels in answers)}
+    partly = [isinstance(x, Answers) and len({*x} | x.no) < len(names) for x in yes]
     if options.label_separator is not None:
-        return corpus
+        if sum(partly):
+            sentence = f"labels that are unknown, not absent, in {sum(partly):,} of {len(yes):,} texts"
+            corpus.problems.append((corpus.source, sentence))
+        return replace(corpus, labels=[x if part else (*x,) for x, part in zip(yes, partly, strict=True)])
     if len(names) == 1:
-        negative = f"not {names[0]}"
+        name, negative = min(names), f"not {min(names)}"
         options.warn(f"{corpus.source} has answers for a single label; no is the class {negative!r}")
-        return replace(corpus, labels=[names[0] if x else negative for x in yes])
-    rows = [i for i, (x, no) in enumerate(zip(yes, corpus.rejected, strict=True)) if x or no is None]
+        return replace(corpus, labels=[name if x else negative for x in yes])
+    rows = [i for i, x in enumerate(yes) if x or not isinstance(x, Answers)]
     out = [corpus.ids[i] for i in sorted({*range(len(yes))} - {*rows})]
     options.warn(*note_left_out(corpus.problems, corpus.source, len(yes), out, "it has no label, or a no"))
-    corpus = corpus.subset(rows)
-    single = all(len(yes[i]) == 1 for i in rows)
-    return replace(corpus, labels=[min(yes[i]) for i in rows]) if single else corpus
+    corpus, single = corpus.subset(rows), all(len(yes[i]) == 1 for i in rows)
+    return replace(corpus, labels=[yes[i][0] for i in rows] if single else [(*yes[i],) for i in rows])
 
 
 # Numbers and charsets

@@ -35,6 +35,7 @@ from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
     DECIMAL,
     USUAL,
+    Answers,
     Document,
     InvalidRows,
     Label,
@@ -323,9 +324,9 @@ class _DocumentRows:
     def _of_cells(self, row: Row, place: str, identifier: str) -> Document:
         roles = self._roles
         weight = parse_weight(self._number(row, "weight", place, needed=True), place)
-        labels, rejected = exports.choices_in(self._first(row, "label")), row.get(exports.REJECTED)
+        labels = exports.choices_in(self._first(row, "label"))
         if len(roles["label"]) > 1:
-            labels, rejected = _marked_labels(row, roles["label"], place)
+            labels = _marked_labels(row, roles["label"], place)
         check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
         texts = [row.get(name) for name in roles["text"]]
         part = _string(self._first(row, "part")) if roles["part"] else self._part
@@ -340,7 +341,6 @@ class _DocumentRows:
             self._number(row, "target", place, needed=False),
             weight,
             group,
-            rejected=rejected,
         )
 
     def _columns(self, row: Row, place: str) -> dict[str, str | float]:
@@ -387,14 +387,14 @@ def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
                 )
 
 
-def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[Label, tuple[str, ...] | None]:
-    """The labels whose columns hold 1, and those with 0 if others are unknown; InputError for other cells."""
+def _marked_labels(row: Row, names: Sequence[str], place: str) -> Label:
+    """The labels whose columns hold 1; columns without a cell are unknown. InputError for other cells."""
     cells = {name: (_string(row.get(name)) or "").strip().lower() for name in names}
     for name, mark in cells.items():
         if mark not in _MARKS:
             raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0, 1 or nothing")
     yes, no = (tuple(name for name in names if _MARKS[cells[name]] == value) for value in (1, 0))
-    return yes, no if len(yes) + len(no) < len(names) else None
+    return yes if len(yes) + len(no) == len(names) else Answers(yes, no)
 
 
 def _string(value: object) -> str | None:
@@ -413,6 +413,8 @@ def _string(value: object) -> str | None:
 
 
 def _label(value: object) -> Label | None:
+    if isinstance(value, Answers):
+        return value
     if isinstance(value, (list, tuple)):
         return tuple(_string(item) or "" for item in value)
     label = _string(value) or ""

@@ -165,7 +165,7 @@ def by_length(results: Results, lengths: Ints, wide: bool = False) -> str:
     if size.max() <= size.min():
         return ""
     regression = results.task == "regression"
-    wrong = np.abs(results.predicted - results.truth) if regression else results.predicted != results.truth
+    wrong = np.abs(results.predicted - results.truth) if regression else results.wrong
     edges = np.unique(np.percentile(size, np.linspace(0, 100, 9)))
     which = np.clip(np.searchsorted(edges, size, "right") - 1, 0, len(edges) - 2)
     groups = [np.flatnonzero(which == b) for b in range(len(edges) - 1)]
@@ -231,8 +231,10 @@ def _one_against_rest(results: Results) -> list[tuple[str, Bools, Floats, str]]:
     curves = []
     for a in worst_classes(results):
         truth = results.truth[:, a] if results.task == "multilabel" else results.truth == results.labels[a]
-        if 0 < truth.sum() < results.n and np.all(np.isfinite(results.decision[:, a])):
-            curves.append((str(results.labels[a]), truth, results.decision[:, a]))
+        asked = ~np.isnan(truth)
+        truth, score = truth[asked] == 1, results.decision[asked, a]
+        if 0 < truth.sum() < len(truth) and np.all(np.isfinite(score)):
+            curves.append((str(results.labels[a]), truth, score))
     return [(*curve, f"c{i % STYLES + 1}") for i, curve in enumerate(curves[:MOST_CHOICES])]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Bools, Floats, Ints, Json
+from textsvm.arrays import Floats, Ints, Json
 from textsvm.evaluation.class_map import ClassMap, class_map, sample
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
@@ -141,7 +141,9 @@ def _class_map(
 def worst_classes(results: Results) -> list[int]:
     """Indices of the classes in ascending order of their F1, the larger class first of equals."""
     table = results.per_class
-    return sorted(range(len(table)), key=lambda a: (table[a]["f1"], -table[a]["support"]))
+    return sorted(
+        range(len(table)), key=lambda a: (not table[a]["support"], table[a]["f1"], -table[a]["support"])
+    )
 
 
 def _features(model: TrainedModel, results: Results) -> list[TopFeatures]:
@@ -197,18 +199,11 @@ def report_of_folds(
     return Report(title, results, facts, lengths, wrong)
 
 
-def wrong_predictions(results: Results) -> Bools:
-    """Which predictions are wrong, or with several labels per document not entirely right."""
-    wrong = results.predicted != results.truth
-    return wrong.any(axis=1) if results.task == "multilabel" else wrong
-
-
 def worst(results: Results, most: int) -> list[int]:
     """Indices, among the judged documents, of the worst mistakes."""
-    wrong = wrong_predictions(results)
-    how_bad = np.where(wrong, np.abs(how_wrong(results)), -1.0)
+    how_bad = np.where(results.wrong, np.abs(how_wrong(results)), -1.0)
     order = np.argsort(-how_bad, kind="stable")[:most]
-    return [i for i in order.tolist() if wrong[i]]
+    return [i for i in order.tolist() if results.wrong[i]]
 
 
 def explain_within_budget(
@@ -235,7 +230,7 @@ def how_wrong(results: Results) -> Floats:
         return results.decision
     if results.task == "multilabel":
         thresholds = np.array([row["threshold"] for row in results.per_class])
-        wrong = results.predicted != results.truth
+        wrong = results.predicted != (results.truth == 1)
         return np.where(wrong, np.abs(results.decision - thresholds), 0.0).max(axis=1)
     rows, predicted = np.arange(results.n), results.codes(results.predicted)
     return results.decision[rows, predicted] - results.decision[rows, results.codes(results.truth)]

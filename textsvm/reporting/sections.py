@@ -43,7 +43,7 @@ from textsvm.reporting.formatting import (
     sides,
     visible,
 )
-from textsvm.reporting.report import MOST_CLASSES, Mistake, Report, wrong_predictions
+from textsvm.reporting.report import MOST_CLASSES, Mistake, Report
 from textsvm.selection.cross_validation import LearningCurve
 
 #: Metrics in the table of models, as far as they are defined.
@@ -151,8 +151,8 @@ def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
         else:  # all decisions together
             thresholds = np.array([row["threshold"] for row in results.per_class])
             truth, score = results.truth.ravel(), (results.decision - thresholds).ravel()
-        finite = np.isfinite(score)
-        truth, score = truth[finite], score[finite]
+        finite = np.isfinite(score) & ~np.isnan(truth)
+        truth, score = truth[finite] == 1, score[finite]
         if not 0 < truth.sum() < len(truth):
             return ""
         *curve, area = curve_of(kind, truth, score)
@@ -358,7 +358,7 @@ def _error_text(curve: LearningCurve, value: float) -> str:
 def mistakes_section(report: Report) -> str:
     """The worst mistakes: texts coloured by contributions, substrings, and similar training documents."""
     results = report.results
-    wrong = int(wrong_predictions(results).sum())
+    wrong = int(results.wrong.sum())
     if not report.mistakes:
         count = f"{wrong:,} of {results.n:,} documents; texts are left out of this report."
         return section("Mistakes", f"<p>{count if wrong else 'None.'}</p>")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Bools, Floats
+from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError, warn_user
 from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.model.settings import Settings
@@ -49,15 +49,7 @@ def judge(
         predicted = rule_of(settings, target).predictions(decision)
     areas = not AREAS.isdisjoint(names)
     metrics = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
-    if target.classes is not None:
-        absent = ~(_occurring(truth, target.classes) | _occurring(predicted, target.classes))
-        metrics |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
     return {name: metrics.get(name, np.nan) for name in names}
-
-
-def _occurring(labels: AnyArray, classes: AnyArray) -> Bools:
-    """Whether any document has each class, shape (n_classes,)."""
-    return np.isin(classes, labels) if labels.ndim == 1 else np.logical_or.reduce(labels, axis=0)
 
 
 def mean_and_sd(table: Sequence[dict[str, float]]) -> tuple[dict[str, float], dict[str, float]]:

@@ -11,8 +11,9 @@ dual of its own over the same rows:
                      -f_k. Then s_b - s_a = f_k for neighbours a < b, and where f falls with k, the predicted
                      level is the number of positive f_k. For two classes the same as ovo
 
-With several labels per example there is a machine per label: examples with the label against the others. A
-label that all or none of the examples have gets a machine without coefficients and a bias of NaN.
+With several labels per example there is a machine per label: examples with the label against those without
+it; examples for which it is unknown are left out. A label that all or none of the examples have gets a
+machine without coefficients and a bias of NaN.
 
 A positive value of a two-class machine means the second class.
 """
@@ -27,7 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from textsvm.arrays import Array, Bools, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Bools, Floats, Ints
 from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.dense import matmul
 from textsvm.linalg.factored import as_dense, stacked
@@ -60,10 +61,10 @@ class Classification:
 
 @dataclass(frozen=True)
 class Labelling:
-    """Predict any number of labels; `target` is bool, shape (m, n_labels), others as in `Classification`."""
+    """Predict any number of labels; `target` is an indicator matrix, others as in `Classification`."""
 
     index: Ints
-    target: Bools
+    target: AnyArray  #: shape (m, n_labels): Bool, or float64 with NaN for unknown labels
     C: float
     weight: Floats
     loss: ClassVar[str] = "hinge"
@@ -71,9 +72,9 @@ class Labelling:
 
     @property
     def learnt(self) -> Ints:
-        """The labels that some, but not all, examples of positive weight have."""
+        """The labels that some examples of positive weight have and some have not."""
         counted = self.target[self.weight > 0]
-        return np.flatnonzero(counted.any(axis=0) & ~counted.all(axis=0))
+        return np.flatnonzero((counted == 1).any(axis=0) & (counted == 0).any(axis=0))
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ def machine_duals(problem: Problem) -> list[MachineDual]:
         region, initial = dual.one_class(len(index), problem.nu, weight, index)
         return [MachineDual(region, everyone, initial)]
     if isinstance(problem, Labelling):
-        return [_against(problem, everyone, problem.target[:, a]) for a in problem.learnt]
+        columns = [(np.flatnonzero(~np.isnan(x)), x) for x in problem.target.T[problem.learnt]]
+        return [_against(problem, at, column[at] == 1) for at, column in columns]
     target, k = problem.target, problem.n_classes
     if problem.strategy == "crammer-singer":
         return [MachineDual(dual.crammer_singer(target, k, problem.C, weight, index), everyone)]

@@ -23,8 +23,8 @@ SEEDS = 1 << 32  #: Number of seeds of NumPy's `RandomState`.
 class Target:
     """Checked targets of all examples."""
 
-    #: int64 codes of the classes, shape (n,), for a classifier; float64, shape (n,), for regression; bool
-    #: indicator matrix, shape (n, n_classes), if documents may have several labels.
+    #: int64 codes of the classes, shape (n,), for a classifier; float64, shape (n,), for regression;
+    #: indicator matrix, shape (n, n_classes), if documents may have several labels (`textsvm.model.labels`).
     values: AnyArray
     classes: AnyArray | None  #: shape (n_classes,): Sorted classes; None for regression
     form: str | None = None  #: Form of several labels per document, see `textsvm.model.labels`

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from textsvm.arrays import Bools, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.training.targets import Target
 
 PARTS = 5  #: Parts of the documents, left out in turn.
@@ -63,10 +63,10 @@ def out_of_fold_values(
     return decision
 
 
-def choose_thresholds(decision: Floats, truth: Bools) -> Floats:
+def choose_thresholds(decision: Floats, truth: AnyArray) -> Floats:
     """Threshold of each label, shape (n_labels,), from out-of-fold decision values and truth, (n, n_labels).
 
-    A document gets labels with values above it. NaN, of a label without a machine, is ignored.
+    A document gets labels with values above it. NaN, of a label without a machine or unknown, is ignored.
     """
     n_labels = range(truth.shape[1])
     return np.mean(
@@ -81,9 +81,9 @@ def _subsets(n: int) -> list[Ints]:
     return [np.flatnonzero(part != number) for number in range(PARTS)] if n >= 2 * PARTS else [np.arange(n)]
 
 
-def _best(values: Floats, truth: Bools) -> float:
+def _best(values: Floats, truth: AnyArray) -> float:
     """Threshold with the best F1, halfway between two values; the largest value if that F1 is low."""
-    defined = ~np.isnan(values)
+    defined = ~np.isnan(values) & ~np.isnan(truth)
     values, truth = values[defined], truth[defined]
     if not len(values):
         return 0.0
