@@ -163,9 +163,8 @@ class Categories:
             lessons = list(store.iterate())
             state, names = store.state, _names(store)
         learnt = {lesson.digest for lesson in lessons}
-        with closing(Lessons(folder)) as others, others.reading():
-            rest = (lesson for lesson in others.iterate(newest_first=True) if lesson.digest not in learnt)
-            lessons += islice(rest, REST)
+        with closing(Lessons(folder)) as box, box.reading(), closing(box.iterate(newest_first=True)) as rest:
+            lessons += islice((lesson for lesson in rest if lesson.digest not in learnt), REST)
         models = {name: _weights(name, lessons) for name in names}
         for file in folder.glob("weights-*"):
             with suppress(OSError):

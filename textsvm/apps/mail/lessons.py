@@ -31,7 +31,7 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from itertools import chain
@@ -370,7 +370,7 @@ class Lessons:
 
     def iterate(
         self, *, supports: bool = False, messages: bool = False, newest_first: bool = False
-    ) -> Iterator[Lesson]:
+    ) -> Generator[Lesson, None, None]:
         """Lessons in the order of learning; `supports`: only support vectors; `messages`: with messages."""
         query = _LESSONS if messages else _LESSONS.replace(", message", "")
         where = "where alpha != 0" if supports else ""
