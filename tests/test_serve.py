@@ -85,6 +85,21 @@ def models(tmp_path_factory):
     return folder
 
 
+PAGE = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool (Debian package prometheus)"
+)
+
+
+def recipe(name):
+    """A block of the page."""
+    return re.search(rf"<!-- recipe: {re.escape(name)} -->\n```\w*\n(.*?)```", PAGE, re.DOTALL)[1]
+
+
+def section(title):
+    return PAGE.partition(f"\n{title}\n")[2].partition("\n## ")[0]
+
+
 class Server:
     """A running server and its address."""
 
@@ -176,10 +191,14 @@ def server(models):
 
 
 def parse_metrics(text):
-    """Values by name and labels; every line must have Prometheus' format, and every name a type."""
-    values, types = {}, {}
+    """Values by name and labels; every line must have Prometheus' format, every name type and help."""
+    values, types, helped = {}, {}, []
     for line in text.splitlines():
+        if match := re.fullmatch(r"# HELP ([a-z_]+) [A-Z].*\.", line):
+            helped.append(match[1])
+            continue
         if match := re.fullmatch(r"# TYPE ([a-z_]+) (counter|gauge|histogram)", line):
+            assert helped[-1] == match[1]
             assert match[1] not in types
             types[match[1]] = match[2]
             continue
@@ -1017,7 +1036,7 @@ def test_odd_names_do_not_break_the_pages(models, tmp_path):
         assert (status, json.loads(body)["models"][0]["name"]) == (200, "caf\udce9")
         assert server.predict(text="lunch", model="caf\udce9")[0] == 200
         assert server.metrics()["textsvm_texts_total", 'model="caf\\\\udce9"'] == 1
-    assert metrics_text([("n", f"label={app._quoted(chr(0xD800))}", 1)]).encode()
+    assert metrics_text([("up", f"label={app._quoted(chr(0xD800))}", 1)]).encode()
     assert model.rule.classes.tolist() == ["ham", "spam"]
 
 
@@ -1234,8 +1253,157 @@ def test_margins_below_four_fifths_of_the_margin_in_training_are_low(models):
 
 
 def test_labels_of_braces_stay_apart():
-    values = parse_metrics(metrics_text([("n_total", f'label="{label}"', 1) for label in ("a{}b", "{}", "")]))
-    assert set(values) == {("textsvm_n_total", f'label="{label}"') for label in ("a{}b", "{}", "")}
+    values = [("texts_total", f'label="{label}"', 1) for label in ("a{}b", "{}", "")]
+    assert set(parse_metrics(metrics_text(values))) == {
+        ("textsvm_texts_total", f'label="{label}"') for label in ("a{}b", "{}", "")
+    }
+
+
+def test_metrics_are_read_by_prometheus_client(server):
+    parser = pytest.importorskip("prometheus_client.parser")
+    text = server.ask("GET", "/metrics")[2].decode()
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    assert all(family.documentation.endswith(".") for family in families.values())
+    assert {family.type for family in families.values()} == {"counter", "gauge", "histogram"}
+    rows = re.findall(r"^\|[^|]*\| (`[a-z_]+`.*) \|$", section("## Metrics"), re.MULTILINE)
+    names = {f"textsvm_{name.removesuffix('_total')}" for name in re.findall("`([a-z_]+)`", " ".join(rows))}
+    assert set(families) <= names
+    assert {f"textsvm_{name.removesuffix('_total')}" for name in app._HEADS} == names
+
+
+@needs_promtool
+def test_metrics_pass_promtool(server):
+    training = [(f"training_{name}", 'model="m"', 0.1) for name in ("symbols", "features", "margin")]
+    text = server.ask("GET", "/metrics")[2] + metrics_text(training).encode()
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("alert", "series"),
+    [
+        (
+            "NewCharacters",
+            {"drift_symbols_total": 100, "drift_new_symbols_total": 9, "training_symbols": 0.02},
+        ),
+        (
+            "NewSequences",
+            {"drift_features_total": 100, "drift_new_features_total": 20, "training_features": 0.1},
+        ),
+        ("LowMargins", {"texts_total": 10, "low_margins_total": 6}),
+        ("PredictionsFail", {"requests_total": 100, 'requests_total,code="500"': 6}),
+        ("ModelNotReloaded", {"reload_failures_total": 1}),
+        ("NoPredictions", {"up": 0}),
+    ],
+)
+def test_alerts_of_the_page_fire_and_end(alert, series, tmp_path):
+    """With these increases in a minute, and these values of gauges; an hour of ordinary values ends them."""
+    (tmp_path / "textsvm.rules.yml").write_text(recipe("textsvm.rules.yml"))
+    checked = subprocess.run(
+        ["promtool", "check", "rules", tmp_path / "textsvm.rules.yml"], capture_output=True
+    )
+    assert (checked.returncode, b"6 rules found" in checked.stdout) == (0, True), checked
+    rising = {
+        "drift_new_symbols_total",
+        "drift_new_features_total",
+        "low_margins_total",
+        "reload_failures_total",
+    }
+    inputs = []
+    for key, value in series.items():
+        name, _, labels = key.partition(",")
+        labels = ",".join(
+            filter(None, ['job="textsvm",model="m"', labels or 'code="200"' * (name == "requests_total")])
+        )
+        if name.endswith("_total"):
+            stops = name in rising or 'code="500"' in labels
+            last = value * 120
+            rest = f"{last}+0x120" if stops else f"{last}+{value}x120"
+            values = f"0+{value}x120 {rest}"
+        else:
+            values = f"{value}x120 1x120" if name == "up" else f"{value}x240"
+        inputs.append({"series": f"textsvm_{name}{{{labels}}}", "values": values})
+    expected = {"exp_labels": {"job": "textsvm", "model": "m"}}
+    tests = {
+        "rule_files": ["textsvm.rules.yml"],
+        "tests": [{"interval": "1m", "input_series": inputs, "alert_rule_test": [
+            {"eval_time": "110m", "alertname": alert, "exp_alerts": [expected]},
+            {"eval_time": "235m", "alertname": alert, "exp_alerts": []},
+        ]}],
+    }  # fmt: skip
+    (tmp_path / "tests.yml").write_text(json.dumps(tests))
+    checked = subprocess.run(
+        ["promtool", "test", "rules", tmp_path / "tests.yml"], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian package systemd)"
+)
+def test_the_unit_leaves_little_exposed(tmp_path):
+    (tmp_path / "textsvm.service").write_text(recipe("textsvm.service"))
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", tmp_path / "textsvm.service"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert float(re.search(r"exposure level for textsvm.service: ([0-9.]+)", said)[1]) < 3
+
+
+# The document of the interface
+
+
+def test_the_document_of_the_interface(server):
+    """It is valid, names every path, and describes the answers of every model."""
+    validator = pytest.importorskip("openapi_spec_validator")
+    from jsonschema import Draft202012Validator
+
+    status, headers, body = server.ask("GET", "/openapi.json")
+    document = json.loads(body)
+    assert (status, headers["Content-Type"], document["info"]["version"]) == (
+        200, "application/json", textsvm.__version__,
+    )  # fmt: skip
+    validator.validate(document)
+    said = json.loads(server.ask("GET", "/nothing")[2])["error"]
+    assert set(re.findall(r"/[a-z.]+", said.partition(";")[2])) == set(document["paths"])
+
+    def check(name, value):
+        schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+        Draft202012Validator(schema).validate(value)
+
+    for model in json.loads(server.ask("GET", "/models")[2])["models"]:
+        check("Model", model)
+        columns = model.get("columns", [])
+        text = {name: 1 if name == "n" else "win cash" for name in columns} if columns else "win cash"
+        for options in ({}, {"probabilities": None}, {"top": 2} if model["classes"] else {}):
+            request = {"model": model["name"], **options}
+            empty = dict.fromkeys(columns, "") if columns else ""
+            for texts in ({"text": text}, {"texts": [text, text]}, {"texts": [empty] * ("n" not in columns)}):
+                check("OneText" if "text" in texts else "Texts", {**request, **texts})
+                status, answer = server.predict(**request, **texts)
+                assert status == 200
+                check("Prediction" if "text" in texts else "Predictions", answer)
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing(models):
+    """Requests that fit the document, and others; models refuse some that fit: wrong columns, no labels."""
+    pytest.importorskip("schemathesis")
+    program = Path(sys.executable).with_name("schemathesis")
+    with serving(*sorted(models.glob("*.textsvm"))) as server:
+        command = [program, "run", f"http://127.0.0.1:{server.port}/openapi.json", "--max-examples", "100"]
+        command += [
+            "--checks",
+            "all",
+            "--exclude-checks",
+            "positive_data_acceptance",
+            "--seed",
+            "1",
+            "--no-color",
+        ]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert said.returncode == 0, said.stdout
+        assert server.predict(model="two", text="a")[0] == 200
+        assert server.metrics()["textsvm_requests_total", 'code="400"'] > 20
 
 
 # The start
@@ -1295,6 +1463,22 @@ def test_reload_without_a_dropped_request(models, tmp_path):
         assert "the old model remains" in server.wait_for("model.textsvm")
         assert server.predict(text="lunch")[1] == new
         assert server.metrics()["textsvm_reload_failures_total", 'model="m"'] == 1
+        assert server.stop() == (0, "")
+
+
+def test_a_reload_that_changes_classes_or_columns_is_said(models, tmp_path):
+    path = tmp_path / "model.textsvm"
+    shutil.copy(models / "two.textsvm", path)
+    with serving(f"m={path}") as server:
+        for name, line in [
+            ("two", "loaded again: m"), ("three", "the model m has other classes: new other"),
+            ("numbered", "the model m has other columns: new body, n, title"),
+            ("named", "the model m has other columns: new text; gone n, title"),
+        ]:  # fmt: skip
+            shutil.copy(models / f"{name}.textsvm", tmp_path / "new")
+            (tmp_path / "new").replace(path)
+            server.process.send_signal(signal.SIGHUP)
+            assert server.wait_for(line).strip() == line
         assert server.stop() == (0, "")
 
 
@@ -1552,6 +1736,9 @@ class ScriptedLink:
 
     def refuse_late(self, timeout):
         pass
+
+    async def describe(self):
+        return []
 
     async def ask(self, kind, body=b""):
         assert (kind, self.loading) == (LOAD, 0)
@@ -1831,17 +2018,16 @@ def test_the_steps_of_the_containerfile(models, tmp_path, read_only):
     It serves with a read-only file system, and compiles nothing.
     """
     pytest.importorskip("hatchling")
-    page = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
-    recipe = re.search(r"<!-- recipe: Containerfile -->\n```\w*\n(.*?)```", page, re.DOTALL)[1]
+    steps = recipe("Containerfile")
     installed, command = (
-        re.search(r"RUN python -m venv (\S+)", recipe)[1],
-        re.search(r"CMD (\[\"/opt.*serve.*\])", recipe)[1],
+        re.search(r"RUN python -m venv (\S+)", steps)[1],
+        re.search(r"CMD (\[\"/opt.*serve.*\])", steps)[1],
     )
-    assert re.search(r"COPY \S+ /models/model.textsvm\n", recipe)
-    assert re.search(r"COPY textsvm-\*\.whl /tmp/\n", recipe)
-    install = re.search(r"&& (\S+/bin/pip install .*)\n", recipe)[1]
-    compilation = re.search(r"RUN (\S+/bin/textsvm devices .*)\n", recipe)[1]
-    cache = re.search(r"ENV NUMBA_CACHE_DIR=(.*)\n", recipe)[1]
+    assert re.search(r"COPY \S+ /models/model.textsvm\n", steps)
+    assert re.search(r"COPY textsvm-\*\.whl /tmp/\n", steps)
+    install = re.search(r"&& (\S+/bin/pip install .*)\n", steps)[1]
+    compilation = re.search(r"RUN (\S+/bin/textsvm devices .*)\n", steps)[1]
+    cache = re.search(r"ENV NUMBA_CACHE_DIR=(.*)\n", steps)[1]
     build = [
         sys.executable,
         "-m",
@@ -1895,12 +2081,3 @@ def test_the_steps_of_the_containerfile(models, tmp_path, read_only):
     finally:
         process.kill()
         process.wait()
-
-
-def test_names_of_metrics_that_end_like_those_of_a_histogram():
-    values = [("training_feature_count", "", 3), ("s_bucket", 'le="1"', 2)]
-    values += [("s_sum", "", 1), ("s_count", "", 2)]
-    assert metrics_text(values) == (
-        "# TYPE textsvm_training_feature_count gauge\ntextsvm_training_feature_count 3\n"
-        '# TYPE textsvm_s histogram\ntextsvm_s_bucket{le="1"} 2\ntextsvm_s_sum 1\ntextsvm_s_count 2\n'
-    )

@@ -242,8 +242,7 @@ def bars_chart(title: str, texts: Sequence[str], values: Sequence[float]) -> str
     longest = max(values) or 1.0
     for place, (text, value) in enumerate(zip(texts, values, strict=True)):
         top, width = 2 + BAR * place, chart.width * value / longest
-        path = f"M0 {top + 1}H{width:.1f}V{top + BAR - 1}H0Z"
-        chart.parts.append(f'<path class="area c2" d="{path}"/>')
+        chart.parts.append(f'<path class="area c2" d="M0 {top + 1}H{width:.1f}V{top + BAR - 1}H0Z"/>')
         chart.text(5, top + BAR - 6, text, "name")
         chart.text(chart.width - 5, top + BAR - 6, plain(float(f"{value:.3g}")), "tick end")
     return chart.svg()

@@ -215,8 +215,7 @@ def plain(value: object) -> str:
 
 def code_block(text: str) -> str:
     """Text in a fence longer than any in the text."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     return f"{fence}text\n{printable(text)}\n{fence}"
 
 

@@ -150,8 +150,7 @@ def classes_table(results: Results) -> tuple[list[str], list[list[str]]]:
             row += [format_metric("break_even", figures["break_even"]), f"{figures['threshold']:.3f}"]
         rows.append([*row, f"{figures['support']:,}", f"{figures['predicted']:,}"])
     more = ["break-even point", "threshold"] if several else []
-    head = ["", "precision", "recall", "F1", "95 % interval", "AUPRC", *more, "documents", "predicted"]
-    return head, rows
+    return ["", "precision", "recall", "F1", "95 % interval", "AUPRC", *more, "documents", "predicted"], rows
 
 
 def length_alone(metrics: dict[str, float]) -> str:

@@ -42,8 +42,7 @@ def render(report: Report) -> str:
         _facts(report),
     ]
     scores = curves.threshold_data(results)
-    data = "" if scores is None else json_element("scores", scores)
-    return page(report.title, _lead(results), body, data)
+    return page(report.title, _lead(results), body, "" if scores is None else json_element("scores", scores))
 
 
 def charts(report: Report) -> str:

@@ -167,5 +167,4 @@ def comparison_cells(classifier: Compared) -> tuple[str, ...]:
         difference = f"{100 * classifier.paired.difference:+.2f} ({100 * a:+.2f} to {100 * b:+.2f})"
         p_value = f"{classifier.paired.p_value:.2g}"
     accuracy = (f"{100 * classifier.accuracy:.2f} %", f"{100 * low:.2f} to {100 * high:.2f}")
-    macro_f1 = f"{100 * classifier.macro_f1:.2f} %"
-    return *accuracy, macro_f1, difference, p_value, f"{classifier.seconds:.2f}"
+    return *accuracy, f"{100 * classifier.macro_f1:.2f} %", difference, p_value, f"{classifier.seconds:.2f}"

@@ -127,8 +127,7 @@ def _class_map(
     labels, most = results.truth.tolist(), MAP_DOCUMENTS
     while most > 2:
         drawn = sample(labels, results.n, most)
-        seconds = kernel.attribution.seconds(lengths[drawn], lengths[drawn]).sum()
-        if seconds <= EXPLAINING:
+        if kernel.attribution.seconds(lengths[drawn], lengths[drawn]).sum() <= EXPLAINING:
             break
         most //= 2
     rows = results.index[drawn].tolist()
@@ -157,8 +156,7 @@ def _features(model: TrainedModel, results: Results) -> list[TopFeatures]:
     if model.support.weights is None and not has_feature_list(kernel):
         lengths = model.support.documents.lengths
         longest = np.sort(lengths)[-MAX_DOCUMENTS:]
-        seconds = kernel.attribution.seconds(longest, lengths).sum() * len(labels or "ab")
-        if seconds > EXPLAINING:
+        if kernel.attribution.seconds(longest, lengths).sum() * len(labels or "ab") > EXPLAINING:
             return []
     features = model.top_features(FEATURES, labels)
     return [top for top in features if top.features and top.kind != "training documents"]

@@ -125,8 +125,7 @@ def _difference(difference: Difference | None) -> tuple[str, str]:
         return "", ""
     scale = 100 if difference.metric in SHARES else 1
     value, low, high = (f"{scale * x:+.3g}" for x in (difference.value, *difference.interval))
-    p_value = "" if np.isnan(difference.p_value) else f"{difference.p_value:.2g}"
-    return f"{value} ({low} to {high})", p_value
+    return f"{value} ({low} to {high})", "" if np.isnan(difference.p_value) else f"{difference.p_value:.2g}"
 
 
 def _model_charts(models: SideBySide) -> list[str]:
@@ -221,8 +220,7 @@ def features_section(features: Sequence[TopFeatures]) -> str:
     charts = []
     for top in features:
         texts = [visible(cut(feature.text, SHOWN_FEATURE)) for feature in top.features]
-        title = f"{top.kind} for {top.label}"
-        chart = bars_chart(title, texts, [feature.weight for feature in top.features])
+        chart = bars_chart(f"{top.kind} for {top.label}", texts, [feature.weight for feature in top.features])
         charts.append(section(f"{safe(top.label)}: {safe(top.kind)}", chart))
     if not charts:
         return ""

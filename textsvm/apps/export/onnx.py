@@ -568,8 +568,7 @@ def _input_name(column: str | None) -> str:
     """Name of the input for a column, which no other value of the graph has."""
     if column is None:
         return "texts"
-    is_taken = column in OUTPUTS or re.fullmatch(r"v\d+", column)
-    return f"text_{column}" if is_taken else column
+    return f"text_{column}" if column in OUTPUTS or re.fullmatch(r"v\d+", column) else column
 
 
 def onnx_of(plain: PlainModel) -> bytes:

@@ -169,8 +169,7 @@ def trained_model(model: object) -> TrainedModel:
 
 def _terms(model: TrainedModel) -> Sequence[FeatureTerm]:
     """The kernel as a sum of kernels with features; InputError if it has another form."""
-    kernel = model.kernel
-    if reason := _obstacle(kernel):
+    if reason := _obstacle(model.kernel):
         raise InputError(
             f"{reason} cannot be exported; kernels of texts with features can: spectrum, words, gapped, "
             "bounded-gap, and sums of these"

@@ -495,8 +495,7 @@ def _csv(texts: Sequence[LabelledText]) -> str:
 
 
 def _labelstudio(texts: Sequence[LabelledText]) -> str:
-    several = any(isinstance(label, list) for label in _all_labels(texts))
-    choice = "multiple" if several else "single"
+    choice = "multiple" if any(isinstance(label, list) for label in _all_labels(texts)) else "single"
 
     def annotation(label: Labels, **about: object) -> Json:
         value = {"choices": names_of(label), "choice": choice}

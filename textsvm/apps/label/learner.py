@@ -220,8 +220,7 @@ class Learner:
         if drawn is None:
             return None
         # By the number of answers, so that the same text is proposed until it is answered.
-        chance = np.random.default_rng([self._seed, 2, len(self._answers)]).random()
-        if chance < self.random_share:
+        if np.random.default_rng([self._seed, 2, len(self._answers)]).random() < self.random_share:
             return Proposal(drawn, "random")
         if self._learnt < 0:
             self.refresh()
@@ -405,8 +404,7 @@ class Learner:
         exact = csr_matrix((np.ones(n), (np.arange(n), same)), (n, n))
         group = connected_components(alike + exact, directed=False)[1]
         order = np.argsort(group, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
-        return [part for part in parts if len(part) > 1]
+        return [part for part in np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(part) > 1]
 
     def _curve(
         self, index: Ints, gram: NDArray[np.float32], target: Floats, answers: Answers,

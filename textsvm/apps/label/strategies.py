@@ -183,8 +183,7 @@ def retrieval(relevant: Bools, values: Floats, unlabelled: Floats, n_outside: in
     p, p_unlabelled = expit(slope * values + offset), float(expit(slope * unlabelled + offset).sum())
     missing = p_unlabelled + n_outside * (n_found + p_unlabelled) / (n + len(unlabelled))
     starts = np.append(0, np.flatnonzero(relevant) + 1)[::-1][: HITS + 1]
-    latest = np.array([p[start:].sum() for start in starts.tolist()])
-    enough = _unlikely(n_found, RECALL, latest, missing)
+    enough = _unlikely(n_found, RECALL, np.array([p[start:].sum() for start in starts.tolist()]), missing)
     enough = enough and _unlikely(n_found, UNRANKED_RECALL, n - starts, n_unlabelled)
     return Retrieval(n_found, n_found + missing, enough)
 

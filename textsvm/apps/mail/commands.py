@@ -88,8 +88,7 @@ def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
     from textsvm.readers.mail import has_header
 
     for file in files or ["-"]:
-        named = [("-", sys.stdin.buffer.read())] if file == "-" else raw_messages(file)
-        for name, data in named:
+        for name, data in [("-", sys.stdin.buffer.read())] if file == "-" else raw_messages(file):
             if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
                 raise InputError(f"{name} is an archive or compressed, not a message: unpack it first")
             if data.strip() and not has_header(name, data):
@@ -212,8 +211,7 @@ def status(
     table = []
     for row in summary.last[:_SHOWN]:
         learnt = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.learnt))
-        score = "" if row.score is None else f"{row.score:.6f}"
-        table.append((learnt, row.kind, score, row.subject))
+        table.append((learnt, row.kind, "" if row.score is None else f"{row.score:.6f}", row.subject))
     if table:
         console.table("last lessons", table, ("learnt", "as", "score before", "subject"))
 

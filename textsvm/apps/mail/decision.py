@@ -181,8 +181,7 @@ def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -
             for lesson in lessons.iterate(supports=True)
         )
         stored.write(path, lessons.state[1])
-    both = min(lessons.counts().values()) > 0
-    return DecisionModel(lessons.state, both, stored, read_calibration(lessons))
+    return DecisionModel(lessons.state, min(lessons.counts().values()) > 0, stored, read_calibration(lessons))
 
 
 def read_calibration(lessons: Lessons) -> PlattSigmoid:

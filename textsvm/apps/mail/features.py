@@ -170,8 +170,7 @@ def word_contributions(text: str, weights: WeightVector) -> list[tuple[str, floa
     words: dict[str, float] = {}
     for match in _WORD.finditer(read):
         words[match[0]] = words.get(match[0], 0.0) + float(sums[match.end()] - sums[match.start()])
-    contributing = [item for item in words.items() if item[1]]
-    return sorted(contributing, key=lambda item: -abs(item[1]))
+    return sorted([item for item in words.items() if item[1]], key=lambda item: -abs(item[1]))
 
 
 def character_contributions(text: str, weights: WeightVector) -> tuple[str, Floats]:

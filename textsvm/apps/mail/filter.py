@@ -165,8 +165,7 @@ class Filter(AbstractContextManager["Filter"]):
             return self._decide(self._machine, keys, values)
 
     def _decide(self, machine: OnlineMachine, keys: Keys, values: Values) -> Decision:
-        both = len(set(self._kinds.values())) == 2
-        return self._calibration.decide(machine.decision(keys, values), both)
+        return self._calibration.decide(machine.decision(keys, values), len(set(self._kinds.values())) == 2)
 
     def reasons(self, data: bytes | RawMessage, most: int = 10) -> list[tuple[str, float]]:
         """The words of a message with the largest contributions to the decision value."""

@@ -472,8 +472,7 @@ class Lessons:
         key = self.sql.execute(query, values).lastrowid
         body = (*packed(lesson), None if message is None else zlib.compress(message))
         self.sql.execute("insert into bodies values (?, ?, ?, ?)", (key, *body))
-        row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
-        self._update(None, row.with_digests(_content(*body)))
+        self._update(None, LessonRow(*self._row(f"{_ROWS} where id = ?", key)).with_digests(_content(*body)))
 
     def drop(self, digest: str) -> bool:
         """Remove a lesson; return whether it existed."""

@@ -165,8 +165,7 @@ def _lines(parsed: mime.MimePart) -> list[str]:
     tricks |= dict.fromkeys(letter_tricks)
     if _differ("\n".join(others), body):
         tricks["alternative that says something else"] = None
-    trick_lines = [f"[{trick}]" for trick in [*tricks][:MAX_TRICKS]]
-    return [*fields, *trick_lines, *attachments[:MAX_TRICKS], body]
+    return [*fields, *[f"[{trick}]" for trick in [*tricks][:MAX_TRICKS]], *attachments[:MAX_TRICKS], body]
 
 
 def _leaves(part: mime.MimePart, displayed: bool = True) -> Iterator[tuple[mime.MimePart, bool]]:
@@ -261,8 +260,7 @@ def _text(part: mime.MimePart) -> tuple[str, list[str]]:
         tricks.append("charset that is not the text's")
     elif charset is None and not payload.isascii():
         tricks.append("charset that is not declared")
-    undeclared = "content-type" not in part
-    if part.get_content_type() == "text/html" or (undeclared and mime.is_html(text)):
+    if part.get_content_type() == "text/html" or ("content-type" not in part and mime.is_html(text)):
         text, page_tricks = pages.page_text(text)
         return text, tricks + page_tricks
     if len(part.body) >= MAX_PIECE:

@@ -89,8 +89,7 @@ class RawMessage:
             return empty.start() + 1
         if limit == len(self.data):
             return limit
-        stops = (stop for _, stop in self.fields(limit) if stop < limit)
-        return max(stops, default=self.start)
+        return max((stop for _, stop in self.fields(limit) if stop < limit), default=self.start)
 
     def _run_end(self) -> int:
         """End of the well-formed fields; a field that some readers break ends them (a bare CR in it, or a
@@ -225,8 +224,7 @@ def marked_pieces(message: RawMessage, decision: Decision) -> list[bytes | memor
 
 def textsvm_fields(decision: Decision) -> list[str]:
     """X-Textsvm, X-Spam-Flag for spam, which rules for other filters use, and the field of the category."""
-    kind = decision.kind.capitalize()
-    lines = [f"X-Textsvm: {kind}, score={decision.score:.6f}, version={__version__}"]
+    lines = [f"X-Textsvm: {decision.kind.capitalize()}, score={decision.score:.6f}, version={__version__}"]
     if decision.kind == "spam":
         lines.append("X-Spam-Flag: YES")
     if decision.category:
@@ -262,8 +260,7 @@ def _block(message: RawMessage, place: int, lines: list[str]) -> bytes:
     begins_line = place == 0 or data.endswith(b"\n", 0, place)
     if not begins_line and not (message.has_header and place == message.start):
         block = end + block
-    headless = not message.has_header and not data.startswith(_LINE_ENDS, fields_end)
-    if headless or fields_end == len(data):
+    if (not message.has_header and not data.startswith(_LINE_ENDS, fields_end)) or fields_end == len(data):
         block += end
     return block
 

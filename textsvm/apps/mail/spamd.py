@@ -103,8 +103,7 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
         raise Refused(EX_PROTOCOL, "(TELL wants a Message-class, or a category, with Set, or Remove: local)")
     if fields.get("compress"):
         raise Refused(EX_PROTOCOL, "(compressed messages are not read: call spamc without -z)")
-    size = int(length) if length else None
-    return Request(request.verb, request.version, size, kind, sets, removes)
+    return Request(request.verb, request.version, int(length) if length else None, kind, sets, removes)
 
 
 def refusal(error: Refused) -> bytes:

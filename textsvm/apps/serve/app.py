@@ -1,4 +1,4 @@
-"""The application of `textsvm serve`: POST /predict, GET /models, /healthz and /metrics.
+"""The application of `textsvm serve`: POST /predict, GET /models, /healthz, /metrics and /openapi.json.
 
 Bodies go to the worker process unread, and its answers go back unchanged. Large bodies and long texts go to a
 second worker, at most two at a time; the first of them starts it.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from bisect import bisect_left
@@ -17,14 +18,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from itertools import accumulate, chain
 from typing import Any
 
 from textsvm.apps.serve import APART, CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 from textsvm.arrays import Json
-from textsvm.errors import InputError
+from textsvm.errors import InputError, one_line
 from textsvm.runtime.http import BodyRefused, Hosts, HttpAnswer, HttpRequest
 from textsvm.runtime.plain_json import error_body
+from textsvm.version import __version__
 
 #: Upper bounds of the histogram of latencies, in seconds.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -35,6 +38,12 @@ _ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "1048576"}
 _UNREAD = 1 << 23  #: Bytes for the worker that it has not read; above them more requests are refused
 _LOOK = 0.25  #: Seconds between looks at the waiting requests
 _AGAIN = 2.0  #: Seconds between attempts to start a worker or to load a missing model
+_FILES = files("textsvm.apps.serve")
+#: Lines `# HELP` and `# TYPE` of each metric, by its name without `textsvm_`.
+_HEADS = {
+    head.split("_", 1)[1].split()[0]: head
+    for head in re.findall(".*\n.*\n", _FILES.joinpath("metrics.txt").read_text())
+}
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,9 @@ class Service:
         self._latencies, self._seconds = [0] * (len(BOUNDS) + 1), 0.0
         self._waiting = self._queued = 0
         self._large = asyncio.Semaphore(_LARGE)
-        self._pages = {"/models": self._models, "/healthz": self._health, "/metrics": self._metrics}
+        self._pages = {"/models": self._models, "/healthz": self._health, "/metrics": self._metrics,
+                       "/openapi.json": self._openapi}  # fmt: skip
+        self._shapes: dict[tuple[str, str], set[str]] = {}  #: Classes and columns by model
         self._asked: dict[str, asyncio.Task[HttpAnswer]] = {}  #: Latest answers of pages
 
     async def __aenter__(self) -> Service:
@@ -142,6 +153,7 @@ class Service:
         if failures:
             await self.__aexit__()
             raise InputError(next(iter(failures.values())))
+        await self._compare_shapes()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(work) for work in (self._watch(), self._maintain())]
         return self
@@ -257,6 +269,20 @@ class Service:
         self._failures = failures
         if loaded := [name for name in self.models if name in names - failures.keys() - self._missing]:
             self._say(f"loaded again: {', '.join(loaded)}")
+        await self._compare_shapes()
+
+    async def _compare_shapes(self) -> None:
+        """Log the classes and columns of models that are others than before."""
+        for model in [] if self._link is None else await self._link.describe():
+            for part in ("classes", "columns"):
+                key, names = (model["name"], part), set(model.get(part) or ())
+                old = self._shapes.get(key, names)
+                self._shapes[key] = names
+                changes = {"new": names - old, "gone": old - names}
+                if words := [
+                    f"{word} {', '.join(sorted(parts))}" for word, parts in changes.items() if parts
+                ]:
+                    self._say(one_line(f"the model {model['name']} has other {part}: {'; '.join(words)}"))
 
     async def __call__(self, request: HttpRequest) -> HttpAnswer:
         clock = time.perf_counter()
@@ -322,7 +348,7 @@ class Service:
     async def _page(self, method: str, path: str) -> HttpAnswer:
         """Answer of a page; requests that arrive while it is prepared get the same."""
         if path not in self._pages or method not in ("GET", "HEAD"):
-            pages = "POST /predict, GET /models, /healthz and /metrics"
+            pages = "POST /predict, GET /models, /healthz, /metrics and /openapi.json"
             error = error_body(f"there is no {method} {path}; there are {pages}")
             if path not in self._pages:
                 return HttpAnswer(404, error)
@@ -337,6 +363,10 @@ class Service:
         models = [] if self._link is None else await self._link.describe()
         facts = [{name: model[name] for name in model if name not in counters} for model in models]
         return HttpAnswer(200, json.dumps({"models": facts}).encode()) if models else _LOADING
+
+    async def _openapi(self) -> HttpAnswer:
+        document = _FILES.joinpath("openapi.json").read_text("utf-8")
+        return HttpAnswer(200, document.replace("VERSION", __version__).encode())
 
     async def _health(self) -> HttpAnswer:
         status, word = (503, "loading") if self._missing else (200, "ok")
@@ -375,21 +405,10 @@ def _quoted(value: str) -> str:
 
 
 def metrics_text(values: Iterable[tuple[str, str, float]]) -> str:
-    """Prometheus' text format, from names, labels and values; the values of a name are together.
-
-    A histogram begins with its buckets.
-    """
-    lines, kinds = dict[str, list[str]](), dict[str, str]()
+    """Prometheus' text format, from names, labels and values; the values of a name are together."""
+    samples = {family: list[str]() for family in _HEADS}
     for name, labels, value in values:
-        family = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
-        if name == f"{family}_bucket" or kinds.get(family) == "histogram":
-            kinds[family] = "histogram"
-        else:
-            family = name
-            kinds[family] = "counter" if name.endswith("_total") else "gauge"
         braced = f"{{{labels}}}" if labels else ""
-        lines.setdefault(family, []).append(f"textsvm_{name}{braced} {value}")
-    return "".join(
-        f"# TYPE textsvm_{family} {kinds[family]}\n" + "\n".join(samples) + "\n"
-        for family, samples in lines.items()
-    )
+        family = name if name in samples else name.rpartition("_")[0]  # of a histogram
+        samples[family].append(f"textsvm_{name}{braced} {value}\n")
+    return "".join(_HEADS[family] + "".join(lines) for family, lines in samples.items() if lines)

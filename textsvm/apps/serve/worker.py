@@ -225,8 +225,7 @@ class TextRequest:
     def __post_init__(self) -> None:
         self.texts = [text for text in self.all_texts if text_of(text).strip()]  #: Empty texts have no label
         self.sizes = [symbols_of(text_of(text)) for text in self.texts]  #: Symbols of the texts
-        n_best = min(self.top or 0, self.model.n_classes)
-        row_bytes = n_best * self.model.entry_bytes or self.model.row_bytes
+        row_bytes = min(self.top or 0, self.model.n_classes) * self.model.entry_bytes or self.model.row_bytes
         self.answer_bytes = len(self.all_texts) * row_bytes  #: Estimate
 
     def rows_of(self, predictions: Predictions, part: slice) -> list[str]:
