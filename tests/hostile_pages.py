@@ -144,7 +144,7 @@ def compared(n: int) -> list:
     truth = np.array(["a", "b"] * 10)
     return [
         judge_prediction(
-            truth, truth, truth[::-1], name=name, fit=1, predict=1, chosen=name, ours=bool(i % 2)
+            truth, truth, truth[::-1], None, name=name, fit=1, predict=1, chosen=name, ours=bool(i % 2)
         )
         for i, name in enumerate(ALL[:n])
     ]

@@ -1,10 +1,12 @@
 """compare: kernels and scikit-learn's pipelines on one corpus, the same figures in every form."""
 
+import csv
 import json
 import re
 
 import numpy as np
 import pytest
+from books import novels
 from command import fails, report, run
 from test_reporting import HOSTILE, Page
 
@@ -99,9 +101,9 @@ def test_folds_judge_every_document_that_can_be_tested(tmp_path):
 def test_names_cannot_break_the_page():
     truth = np.array(["a", "b"] * 10)
     lines = [
-        judge_prediction(truth, truth, None, name="first", fit=1.0, predict=1.0, chosen="", ours=False),
+        judge_prediction(truth, truth, None, None, name="first", fit=1.0, predict=1.0, chosen="", ours=False),
         judge_prediction(
-            truth, truth[::-1], truth, name=HOSTILE, fit=1, predict=1, chosen=HOSTILE, ours=True
+            truth, truth[::-1], truth, None, name=HOSTILE, fit=1, predict=1, chosen=HOSTILE, ours=True
         ),
     ]
     for part in (pages.accuracy_chart(lines), pages.comparison_table(lines)):
@@ -141,3 +143,20 @@ def test_what_cannot_be_compared(tmp_path):
         compare(
             ["a"] * 4, [0, 1, 0, 1], [([0, 1], [2, 3])], {baselines.CHARACTERS: baselines.characters_baseline}
         )
+
+
+def test_pieces_of_a_book_are_one_unit(tmp_path):
+    """Intervals and p are over groups, also over the texts that are cut into pieces."""
+    texts, labels, groups = novels(authors=2, books=6, chapters=4)
+    path = tmp_path / "novels.csv"
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([("text", "label", "book"), *zip(texts, labels, groups, strict=True)])
+    page = tmp_path / "page.html"
+    shown = run("compare", path, "--groups", "book", "--cv", 3, "--kernel", "spectrum:2", "--report", page)
+    sentence = "exact sign test; intervals and p over 12 groups"
+    assert sentence in " ".join(shown.stdout.decode().split())
+    assert sentence in page.read_text("utf-8")
+    lines = json.loads(
+        run("compare", path, "--chunk", 100, "--cv", 3, "--kernel", "spectrum:2", "--json").stdout
+    )
+    assert {(line["n"] > 48, line["n_groups"]) for line in lines["classifiers"]} == {(True, 48)}

@@ -1,26 +1,30 @@
 """Two predictions of the same documents: against statsmodels' worked value, brute force and scikit-learn."""
 
+from itertools import product
 from math import comb
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
 
-from textsvm.errors import InputError
-from textsvm.evaluation.comparison import compare_predictions
+from textsvm.evaluation.comparison import compare_right, judge_prediction
+
+FACTS = {"name": "a", "fit": 0.0, "predict": 0.0, "chosen": "", "ours": True}
 
 
 def test_the_p_value_is_that_of_the_binomial_test():
-    truth = np.zeros(100, int)
-    first, second = np.zeros(100, int), np.zeros(100, int)
-    first[:2], second[2:12] = 1, 1  # 2 errors and 10 others
-    found = compare_predictions(truth, first, second)
+    first, second = np.ones(100, bool), np.ones(100, bool)
+    first[:2], second[2:12] = False, False
+    found = compare_right(first, second)
     assert (found.only_first, found.only_second, found.n) == (10, 2, 100)
     assert found.difference == pytest.approx(0.08)
     assert found.p_value == pytest.approx(2 * sum(comb(12, k) for k in range(3)) / 2**12)
-    other_way = compare_predictions(truth, second, first)
+    other_way = compare_right(second, first)
     assert other_way.difference == -found.difference
     assert other_way.p_value == found.p_value
-    equal = compare_predictions(truth, first, first)
+    equal = compare_right(first, first)
     assert (equal.difference, equal.p_value, equal.interval) == (0, 1, (0, 0))
 
 
@@ -28,16 +32,66 @@ def test_the_interval_is_that_of_drawing_documents():
     rng = np.random.default_rng(1)
     truth = rng.integers(0, 3, 150).astype(str)
     first, second = (np.where(rng.random(150) < share, truth, "x") for share in (0.8, 0.6))
-    found = compare_predictions(truth, first, second, seed=2)
+    found = compare_right(first == truth, second == truth)
     drawn = rng.integers(0, 150, (10_000, 150))
     gains = ((first == truth).astype(int) - (second == truth))[drawn].mean(axis=1)
     np.testing.assert_allclose(found.interval, np.quantile(gains, [0.025, 0.975]), atol=0.012)
     assert found.interval[0] < found.difference < found.interval[1]
-    assert compare_predictions(truth, first, second, seed=2) == found
 
 
-def test_what_cannot_be_compared():
-    with pytest.raises(InputError, match="there are no documents"):
-        compare_predictions([], [], [])
-    with pytest.raises(InputError, match=r"labels have shape \(2,\), predictions \(1,\) and \(2,\)"):
-        compare_predictions(["a", "b"], ["a"], ["a", "b"])
+def test_groups_of_single_documents_have_mcnemars_p_and_wilsons_interval():
+    random = np.random.default_rng(1)
+    truth = np.ones(300, bool)
+    first, second = random.random(300) < 0.8, random.random(300) < 0.7
+    by_document = compare_right(first, second)
+    by_group = compare_right(first, second, groups=np.arange(300))
+    assert by_group.p_value == pytest.approx(by_document.p_value, rel=1e-9)
+    np.testing.assert_allclose(by_group.interval, by_document.interval, atol=0.005)
+    alone, grouped = (judge_prediction(truth, first, None, groups, **FACTS) for groups in (None, range(300)))
+    np.testing.assert_allclose(
+        alone.interval, binomtest(int(first.sum()), 300).proportion_ci(method="wilson")
+    )
+    np.testing.assert_allclose(grouped.interval, alone.interval, atol=0.002)
+    assert (alone.n_groups, grouped.n_groups) == (None, 300)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=9))
+def test_p_over_groups_is_that_of_all_signs(differences):
+    """Each group has as many documents that a single classifier predicts correctly as its number says."""
+    right, groups = [], []
+    for group, difference in enumerate(differences):
+        right += [(difference > 0, difference < 0)] * abs(difference) + [(True, True)]
+        groups += [group] * (abs(difference) + 1)
+    first, second = np.array(right, bool).T
+    paired = compare_right(first, second, groups)
+    totals = [np.dot(signs, differences) for signs in product((-1, 1), repeat=len(differences))]
+    expected = np.mean([abs(total) >= abs(sum(differences)) for total in totals])
+    assert paired.p_value == pytest.approx(expected)
+
+
+def test_intervals_of_groups_hold_for_new_groups():
+    """Classifiers of equal accuracy whose errors are those of whole books: over documents p is too small."""
+    random = np.random.default_rng(0)
+    inside, covered, small, small_of_documents = 0, 0, 0, 0
+    for _ in range(300):
+        groups = np.repeat(np.arange(20), 15)
+        first, second = (random.random(300) < random.beta(2, 1, 20)[groups] for _ in range(2))
+        paired = compare_right(first, second, groups=groups)
+        inside += paired.interval[0] <= 0 <= paired.interval[1]
+        low, high = judge_prediction(np.ones(300, bool), first, None, groups, **FACTS).interval
+        covered += low <= 2 / 3 <= high
+        small += paired.p_value < 0.05
+        small_of_documents += compare_right(first, second).p_value < 0.05
+    assert 0.92 <= inside / 300 <= 0.98
+    assert covered / 300 >= 0.92
+    assert small / 300 <= 0.08
+    assert small_of_documents / 300 > 0.2
+
+
+def test_a_single_group_says_nothing():
+    right = np.array([True] * 9 + [False])
+    paired = compare_right(right, ~right, groups=["book"] * 10)
+    assert (paired.interval, paired.p_value) == ((-1, 1), 1)
+    low, high = judge_prediction(np.ones(10, bool), right, None, ["book"] * 10, **FACTS).interval
+    assert low < 0.3 < 0.95 < high

@@ -117,9 +117,8 @@ def _show(console: Console, title: str, compared: list[Compared]) -> None:
     for entry in compared:
         if entry.chosen:
             console.line(f"{entry.name}: {entry.chosen}")
-    console.line(
-        f"accuracy in %; interval: 95 %; lead: points over {compared[0].name}, p: exact McNemar test"
-    )
+    first = compared[0]
+    console.line(f"accuracy in %; interval: 95 %; lead: points over {first.name}, p: {first.test}")
 
 
 def _cells(entry: Compared) -> tuple[str, ...]:

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from joblib import parallel_config
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from textsvm.arrays import AnyArray, Json
@@ -93,8 +93,8 @@ def baselines_of(examples: Any) -> dict[str, Maker]:
 
 def _union(columns: Json) -> FeatureUnion:
     """Union of the features of each column."""
-    steps = [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
-    return FeatureUnion(steps)
+    picks = {name: FunctionTransformer(_column, kw_args={"name": name}) for name in columns}
+    return FeatureUnion([(name, make_pipeline(picks[name], *_steps(own))) for name, own in columns.items()])
 
 
 def _steps(values: Any) -> list[Any]:
@@ -104,21 +104,10 @@ def _steps(values: Any) -> list[Any]:
     return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
 
 
-class _Column(TransformerMixin, BaseEstimator):
-    """Select a column of a dict; numbers become a matrix."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def fit(self, columns: Json, y: object = None) -> _Column:
-        return self
-
-    def transform(self, columns: Json) -> Any:
-        values = columns[self.name]
-        return values[:, None] if isinstance(values, np.ndarray) and values.ndim == 1 else values
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+def _column(columns: Json, name: str) -> Any:
+    """A column of a dict; numbers become a matrix."""
+    values = columns[name]
+    return values[:, None] if isinstance(values, np.ndarray) and values.ndim == 1 else values
 
 
 def _by_folds(model: BaseEstimator) -> GridSearchCV:
@@ -200,6 +189,7 @@ def compare(
     if clashes := [name for name in ours if name in baselines]:
         raise InputError(f"{clashes[0]!r} is the name of a baseline; give the classifier another")
     truth = np.array([labels[i] for _, test in parts for i in test])
+    tested = None if groups is None else [groups[i] for _, test in parts for i in test]
     makers: dict[str, Maker] = {**baselines, **ours}
     results: list[Compared] = []
     first_predictions = None
@@ -213,7 +203,7 @@ def compare(
             answers.append(_answer(make(), texts, labels, part, groups))
         predicted = np.concatenate([result.predicted for result in answers])
         results.append(judge_prediction(
-            truth, predicted, first_predictions, name=name, ours=name in ours,
+            truth, predicted, first_predictions, tested, name=name, ours=name in ours,
             fit=sum(result.fit for result in answers), predict=sum(result.predict for result in answers),
             chosen=_chosen_in_folds([result.chosen for result in answers if result.chosen]),
         ))  # fmt: skip

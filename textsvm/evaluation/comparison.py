@@ -1,10 +1,12 @@
 """Comparison of models on the same documents: figures, differences from the first model, disagreements.
 
 Two classifiers differ in the documents that a single of them predicts correctly. If neither is better, such a
-document favours either with probability 1/2 (McNemar 1947; here the exact binomial test). The difference in
-accuracy has a percentile bootstrap interval over documents: resampled counts of "only the first correct",
-"only the second", "both or neither" are multinomial. Regression models are compared by mean absolute error,
-with a percentile bootstrap interval.
+document favours either with probability 1/2 (McNemar 1947; here the exact binomial test). Documents of a
+group (pieces of a book) err together: the difference of correct documents in a group has either sign with
+probability 1/2, which is McNemar's test if each document is a group. The standard error of a mean is that of
+a ratio of sums over groups (Cochran 1977, section 11.8), with quantiles of Student's t. The share of correct
+documents has Wilson's interval for as many independent documents as have this standard error. Regression
+models are compared by mean absolute error, with a percentile bootstrap interval.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import AnyArray, Bools, Floats, Json
 from textsvm.errors import InputError, first_few
 from textsvm.evaluation.metrics import scores
-from textsvm.evaluation.results import Results, percentile_interval
+from textsvm.evaluation.results import Results, percentile_interval, wilson
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.statistics import label_counts
 from textsvm.runtime.compiled import scipy
@@ -28,7 +30,6 @@ from textsvm.runtime.plain_json import to_json
 #: Predictions of a model, or several labels a document; None if a document has no prediction.
 Predictions: TypeAlias = "AnyArray | list[Any]"
 COLUMNS = ("id", "label", "before", "after")  #: Keys of the report on the prediction of a document
-RESAMPLES = 10_000  #: Bootstrap resamples of the difference of two classifiers
 MOST_SHOWN = 12  #: Maximum number of disagreements shown
 SYMBOLS = 240  #: Symbols shown of the text of a disagreement
 
@@ -45,22 +46,34 @@ class Paired:
     p_value: float  #: Of the exact two-sided test that neither is better
 
 
-def compare_predictions(truth: ArrayLike, first: ArrayLike, second: ArrayLike, seed: int = 0) -> Paired:
-    """Compare two predictions of the labels of the same documents, shape (n,) each."""
-    labels, predicted, other = (np.asarray(values) for values in (truth, first, second))
-    if labels.ndim != 1 or labels.shape != predicted.shape or labels.shape != other.shape:
-        raise InputError(f"labels have shape {labels.shape}, predictions {predicted.shape} and {other.shape}")
-    n = len(labels)
-    if n == 0:
-        raise InputError("there are no documents to compare predictions on")
-    right, other_right = predicted == labels, other == labels
-    only_first, only_second = int((right & ~other_right).sum()), int((other_right & ~right).sum())
-    counts = np.array([only_first, only_second, n - only_first - only_second])
-    samples = np.random.default_rng(seed).multinomial(n, counts / n, RESAMPLES)
-    interval = percentile_interval((samples[:, 0] - samples[:, 1]) / n)
-    differ = only_first + only_second
-    p = float(scipy.stats.binomtest(only_first, differ).pvalue) if differ else 1.0
-    return Paired(n, (only_first - only_second) / n, interval, only_first, only_second, p)
+def compare_right(right: Bools, other: Bools, groups: ArrayLike | None = None) -> Paired:
+    """Compare whether two classifiers are right on the same documents, shape (n,), by document or group."""
+    n, only_first, only_second = len(right), int((right & ~other).sum()), int((other & ~right).sum())
+    difference = (only_first - only_second) / n
+    sums, error, quantile = _over_groups(right.astype(np.float64) - other, groups)
+    interval = max(difference - quantile * error, -1.0), min(difference + quantile * error, 1.0)
+    return Paired(n, difference, interval, only_first, only_second, _sign_test(sums))
+
+
+def _over_groups(values: Floats, groups: ArrayLike | None) -> tuple[Floats, float, float]:
+    """Sums of values over groups, the standard error of the mean for new groups, and its 97.5 % quantile."""
+    number = np.arange(len(values)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    sums, squares = np.bincount(number, values), np.bincount(number, values - values.mean()) ** 2
+    freedom = max(len(sums) - 1, 1)
+    error = float(np.sqrt(len(sums) / freedom * squares.sum())) / len(values) if len(sums) > 1 else np.inf
+    return sums.astype(np.float64), error, float(scipy.stats.t.ppf(0.975, freedom))
+
+
+def _sign_test(sums: Floats) -> float:
+    """Probability that sums with random signs have a total at least as far from 0."""
+    sizes = np.abs(sums[sums != 0]).astype(int)
+    if len(sizes) and (sizes == sizes[0]).all():
+        return float(scipy.stats.binomtest(int((sums > 0).sum()), len(sizes)).pvalue)
+    chances = np.ones(1)
+    for size in sizes.tolist():
+        chances = (np.pad(chances, (0, 2 * size)) + np.pad(chances, (2 * size, 0))) / 2
+    totals = np.arange(len(chances)) - len(chances) // 2
+    return float(min(chances[np.abs(totals) >= abs(sums.sum())].sum(), 1.0))
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,7 @@ class Compared:
 
     name: str
     n: int  #: Number of test documents
+    n_groups: int | None  #: Number of their groups, over which intervals and tests are computed
     accuracy: float
     macro_f1: float
     interval: tuple[float, float]  #: Of the accuracy (Wilson, 95 %)
@@ -83,25 +97,37 @@ class Compared:
     def seconds(self) -> float:
         return self.fit + self.predict
 
+    @property
+    def test(self) -> str:
+        """Name of the test, and of the units other than documents."""
+        if self.n_groups is None:
+            return "exact McNemar test"
+        return f"exact sign test; intervals and p over {self.n_groups:,} groups"
+
     def as_dict(self) -> Json:
         """JSON values."""
         return to_json(asdict(self))
 
 
 def judge_prediction(
-    truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **fields: Any
+    truth: AnyArray, predicted: AnyArray, first: AnyArray | None, groups: ArrayLike | None, **fields: Any
 ) -> Compared:
     """Figures of a classifier; `first` are the first classifier's predictions, `fields` other attributes."""
-    labels, predictions = np.asarray(truth), np.asarray(predicted)
-    right, n = int((labels == predictions).sum()), len(labels)
-    bounds = scipy.stats.binomtest(right, n).proportion_ci(0.95, "wilson")
-    classes = np.unique(np.append(labels, predictions))
+    right, n, n_groups = truth == predicted, len(truth), None
+    share = float(right.mean())
+    low, high = wilson(share, n)
+    if groups is not None:
+        sums, error, quantile = _over_groups(right * 1.0, groups)
+        n_groups = len(sums)
+        independent = min(max(share * (1 - share) / error**2, 1.0), n) if error else n_groups
+        low, high = wilson(share, independent, quantile)
     return Compared(
         n=n,
-        accuracy=right / n,
-        macro_f1=scores(labels, predictions, None, classes)["macro_f1"],
-        interval=(float(bounds.low), float(bounds.high)),
-        paired=None if first is None else compare_predictions(labels, predictions, first),
+        n_groups=n_groups,
+        accuracy=share,
+        macro_f1=scores(truth, predicted, None, np.unique(np.append(truth, predicted)))["macro_f1"],
+        interval=(float(low), float(high)),
+        paired=None if first is None else compare_right(right, truth == first, groups),
         **fields,
     )
 
@@ -204,8 +230,7 @@ def _difference(results: Results, first: Results) -> Difference:
         random, n = np.random.default_rng(0), len(difference)
         means = np.array([difference[random.integers(0, n, n)].mean() for _ in range(1000)])
         return Difference("mae", float(difference.mean()), percentile_interval(means), np.nan)
-    right, first_right = (_right(model, []) for model in (results, first))
-    paired = compare_predictions(np.ones(len(right), bool), right, first_right)
+    paired = compare_right(_right(results, []), _right(first, []))
     metric = "subset_accuracy" if results.task == "multilabel" else "accuracy"
     return Difference(metric, paired.difference, paired.interval, paired.p_value)
 

@@ -195,6 +195,14 @@ def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, floa
     return low, float(scipy.special.betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
 
 
+def wilson(share: ArrayLike, n: ArrayLike, z: float = 1.959964) -> tuple[Floats, Floats]:
+    """95 % intervals of shares of n (Wilson 1927); `z` is the quantile of the standard error."""
+    share, n = np.asarray(share), np.asarray(n)
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = np.sqrt(share * (1 - share) / n + z**2 / (4 * n * n)) * z / (1 + z**2 / n)
+    return np.maximum(middle - half, 0), np.minimum(middle + half, 1)
+
+
 def percentile_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
     """Bounds of the middle share of resampled values, without NaN."""
     values, tail = values[~np.isnan(values)], 100 * (1 - level) / 2

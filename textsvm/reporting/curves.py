@@ -8,7 +8,7 @@ import numpy as np
 
 from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
-from textsvm.evaluation.results import Results
+from textsvm.evaluation.results import Results, wilson
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart, log_ticks, percent, plain
 from textsvm.reporting.formatting import cut, format_metric, safe, section
 from textsvm.reporting.report import worst_classes
@@ -83,7 +83,7 @@ def calibration(results: Results) -> str:
     groups = [group for group in np.array_split(np.argsort(probability, kind="stable"), 10) if len(group)]
     x = np.array([probability[group].mean() for group in groups])
     y = np.array([correct[group].mean() for group in groups])
-    low, high = _wilson(y, np.array([len(group) for group in groups]))
+    low, high = wilson(y, np.array([len(group) for group in groups]))
     chart.whiskers(x, low, high, "c3")
     chart.line(x, y, "c3")
     chart.dots(x, y, "c3", 4)
@@ -177,7 +177,7 @@ def by_length(results: Results, lengths: Ints, wide: bool = False) -> str:
         error = np.array([1.96 * wrong[group].std() / np.sqrt(len(group)) for group in groups])
         low, high = np.maximum(y - error, 0), y + error
     else:
-        low, high = _wilson(y, n)
+        low, high = wilson(y, n)
     bounds = (max(1.0, 0.8 * x[0]), 1.25 * x[-1])
     error_axis = ("mean absolute error", plain) if regression else ("share wrong", percent)
     x_axis = Axis(bounds, "symbols of a document", ticks=log_ticks(*bounds), log=True)
@@ -260,14 +260,6 @@ def _choice(key: list[tuple[str, str]]) -> str:
     options = "".join(f'<option value="{value}">{safe(name)}</option>' for value, name in names)
     select = f'<select data-first="{MOST_CURVES}">{options}</select>'
     return f'<label class="choice" hidden>curves of {select}</label>'
-
-
-def _wilson(share: Floats, n: Ints) -> tuple[Floats, Floats]:
-    """95 % intervals of shares of n (Wilson 1927)."""
-    z2 = 1.96**2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = np.sqrt(share * (1 - share) / n + z2 / (4 * n * n)) * 1.96 / (1 + z2 / n)
-    return np.maximum(middle - half, 0), np.minimum(middle + half, 1)
 
 
 def card(

@@ -152,9 +152,8 @@ def comparison_table(compared: Sequence[Compared]) -> str:
         "Figures",
         html_table(head, rows),
         f'<ul class="reasons">{parameters}</ul>',
-        note=f"Difference: points of accuracy against {safe(compared[0].name)}, with its 95 % bootstrap "
-        "interval over documents; p: exact McNemar test. Seconds: training and prediction, from texts in "
-        "memory.",
+        note=f"Difference: points of accuracy against {safe(compared[0].name)}, with its 95 % "
+        f"interval; p: {compared[0].test}. Seconds: training and prediction, from texts in memory.",
     )
 
 
