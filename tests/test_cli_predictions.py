@@ -428,3 +428,91 @@ def test_all_tables_have_the_format_of_their_suffix(printed, suffix, place, tmp_
     assert len(rows) == len(expected)
     if suffix in ("csv", "json") and rows:  # it may be replaced without --force
         assert run(*command, output, cwd=place).returncode == 0
+
+
+TEXTS = [text for text, _ in ROWS] + ["win at noon", "cash lunch", "see a prize", "agenda", "cheap noon"]
+
+
+def table_of(place, suffix):
+    """A table of texts with a number, written in a format."""
+    rows = [{"nr": 100 + i, "body": text, "amount": 1.5 * i} for i, text in enumerate(TEXTS)]
+    path = place / f"least.{suffix}"
+    if suffix == "xlsx":
+        book = openpyxl.Workbook()
+        for row in (list(rows[0]), *(list(row.values()) for row in rows)):
+            book.active.append(row)
+        book.save(path)
+    elif suffix == "csv":
+        lines = ["nr;body;amount", *(";".join(map(str, row.values())).replace(".", ",") for row in rows)]
+        path.write_text("\ufeff" + "\r\n".join(lines) + "\r\n", encoding="utf-8", newline="")
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def done(*arguments, cwd):
+    result = run(*arguments, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+
+
+def cells_of(path):
+    if path.suffix == ".xlsx":
+        return [list(row) for row in openpyxl.load_workbook(path).active.iter_rows(values_only=True)]
+    return list(csv.reader(path.read_bytes().decode("utf-8-sig").splitlines(), delimiter=";"))
+
+
+@pytest.mark.parametrize("model", ["m", "c", "u", "l"])
+@pytest.mark.parametrize("suffix", ["csv", "xlsx"])
+def test_the_least_sure_rows_come_first_with_all_columns(suffix, model, place, tmp_path):
+    table = table_of(place, suffix)
+    done("predict", model, table, "-o", tmp_path / f"all.{suffix}", cwd=place)
+    done("predict", model, table, "--unsure", "4", "-o", tmp_path / f"four.{suffix}", cwd=place)
+    head, *rows = cells_of(tmp_path / f"all.{suffix}")
+    place_of = head.index("confidence")
+    rows.sort(
+        key=lambda row: float(str(row[place_of]).replace(",", "."))
+    )  # stable: equal ones in their order
+    assert cells_of(tmp_path / f"four.{suffix}") == [head, *rows[:4]]
+    assert (
+        (tmp_path / "four.csv").read_bytes().startswith(b"\xef\xbb\xbf")
+        if suffix == "csv"
+        else rows[0][2] % 1.5 == 0
+    )
+
+
+def test_the_least_sure_documents_as_json_and_refusals(place, tmp_path):
+    table = table_of(place, "jsonl")
+    lines = [json.loads(line) for line in run("predict", "m", table, cwd=place).stdout.splitlines()]
+    lines.sort(key=lambda row: abs(row["decision"]))
+    found = [
+        json.loads(line)
+        for line in run("predict", "m", table, "--unsure", "3", cwd=place).stdout.splitlines()
+    ]
+    assert [{name: row[name] for name in lines[0]} for row in found] == lines[:3]
+    assert [row["confidence"] for row in found] == [round(abs(row["decision"]), 6) for row in lines[:3]]
+    many = run("predict", "m", table, "--unsure", "5000", cwd=place).stdout.splitlines()
+    assert [json.loads(line)["id"] for line in many] == [row["id"] for row in lines]
+    assert "predicts numbers" in fails("predict", "r", table, "--unsure", "3", cwd=place)
+    assert "one or two probabilities" in fails("predict", "m", table, "--unsure", "2.5", cwd=place, code=2)
+    # A row without a text has no confidence; it is reported.
+    (place / "gap.csv").write_text("nr,body\n1,win cash\n2,\n3,lunch\n")
+    done = run("predict", "m", "gap.csv", "--unsure", "5", "--output-format", "csv", cwd=place)
+    assert done.returncode == 1
+    assert sorted(line[:1] for line in done.stdout.decode().splitlines()) == ["1", "3", "n"]
+
+
+@pytest.mark.parametrize("model", ["m", "c", "u"])
+def test_doubt_stands_beside_the_best_label(model, place, tmp_path):
+    table = table_of(place, "csv")
+    done("predict", model, table, "-o", tmp_path / "all.csv", "--proba", cwd=place)
+    (head, *rows) = cells_of(tmp_path / "all.csv")
+    confidence = sorted(float(row[head.index("confidence")].replace(",", ".")) for row in rows)
+    bound = (confidence[3] + confidence[4]) / 2
+    done("predict", model, table, "-o", tmp_path / "doubt.csv", "--unsure", f"{bound}", cwd=place)
+    (names, *found) = cells_of(tmp_path / "doubt.csv")
+    assert names == ["nr", "body", "amount", "label", "confidence", "unsure"]
+    assert [row[:5] for row in found] == [row[:5] for row in rows]  # the best labels, and their probabilities
+    doubtful = [float(row[4].replace(",", ".")) < bound for row in rows]
+    assert [row[5] for row in found] == ["yes" if doubt else "" for doubt in doubtful]
+    lines = run("predict", model, table, "--unsure", f"{bound}", cwd=place).stdout.splitlines()
+    assert [json.loads(line)["label"] == "unsure" for line in lines] == doubtful

@@ -1,8 +1,10 @@
 """Doubtful labels: turned ones are found, no text judges itself, and the page shows hostile texts as text."""
 
+import csv
 import json
 
 import numpy as np
+import openpyxl
 import pytest
 from command import fails, run
 from test_reporting import HOSTILE, Page
@@ -278,3 +280,48 @@ def test_the_benchmark_turns_labels_and_finds_them(tmp_path, monkeypatch):
     rows = json.loads((tmp_path / "d.json").read_text())["rows"]
     assert [row["turned"] for row in rows] == ["5%", "10%"]
     assert min(row["area, textsvm"] for row in rows) > 70
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "xlsx"])
+def test_doubts_as_a_table_have_the_text_and_all_columns(suffix, tmp_path):
+    texts = [(f"win cash prize now {i}", "spam") for i in range(20)]
+    texts += [(f"lunch at noon today {i}", "ham") for i in range(20)]
+    rows = [
+        {"nr": i, "body": text, "kind": kind, "score": i * 2, "amount": i / 2}
+        for i, (text, kind) in enumerate(texts)
+    ]
+    rows[3]["kind"], folder = "ham", tmp_path / "folders"
+    if suffix == "xlsx":
+        book = openpyxl.Workbook()
+        for row in (list(rows[0]), *(list(row.values()) for row in rows)):
+            book.active.append(row)
+        book.save(tmp_path / "t.xlsx")
+    else:
+        delimiter = {"csv": ",", "tsv": "\t"}[suffix]
+        lines = [delimiter.join(rows[0]), *(delimiter.join(map(str, row.values())) for row in rows)]
+        (tmp_path / f"t.{suffix}").write_text("\n".join(lines))
+    for row in rows:
+        (folder / row["kind"]).mkdir(parents=True, exist_ok=True)
+        (folder / row["kind"] / f"{row['nr']}.txt").write_text(row["body"])
+    options = ["--kernel", "spectrum:3", "--device", "cpu"]
+    for corpus, names in ((tmp_path / f"t.{suffix}", ["--text", "body", "--label", "kind"]), (folder, [])):
+        target = tmp_path / f"d.{suffix}"
+        assert run("doubts", corpus, *names, *options, "-o", target, "--force").returncode == 0
+        if suffix == "xlsx":
+            table = [list(row) for row in openpyxl.load_workbook(target).active.iter_rows(values_only=True)]
+        else:
+            with target.open(newline="") as stream:
+                table = list(csv.reader(stream, delimiter=delimiter))
+        found = dict(zip(table[0], table[1], strict=True))
+        own = ["id", "label", "suggested", "score", "kinds", "reasons", "similar", "similarity"]
+        if not names:
+            assert table[0] == [*own, "text"]
+            assert found["text"] == rows[3]["body"]
+            continue
+        assert table[0] == [*own, "nr", "body", "kind", "table_score", "amount"]
+        expected = {"nr": 3, "body": rows[3]["body"], "kind": "ham", "table_score": 6, "amount": 1.5}
+        cells = {name: found[name] for name in expected}
+        assert cells == (
+            expected if suffix == "xlsx" else {name: str(value) for name, value in expected.items()}
+        )
+        assert (found["label"], found["suggested"]) == ("ham", "spam")

@@ -113,17 +113,16 @@ def compare(
 
 def _show(console: Console, title: str, compared: list[Compared]) -> None:
     header = ("", "accuracy", "interval", "lead", "p", "seconds")
-    console.table(title, [(entry.name, *_cells(entry)) for entry in compared], header)
+    rows = []
+    for entry in compared:
+        interval, lead = "-".join(f"{100 * bound:.1f}" for bound in entry.interval), ("", "")
+        if entry.paired is not None:
+            lead = (f"{100 * entry.paired.difference:+.2f}", f"{entry.paired.p_value:.2g}")
+        rows.append((entry.name, f"{100 * entry.accuracy:.2f}", interval, *lead, f"{entry.seconds:.2f}"))
+    console.table(title, rows, header)
     for entry in compared:
         if entry.chosen:
             console.line(f"{entry.name}: {entry.chosen}")
-    first = compared[0]
-    console.line(f"accuracy in %; interval: 95 %; lead: points over {first.name}, p: {first.test}")
-
-
-def _cells(entry: Compared) -> tuple[str, ...]:
-    low, high = entry.interval
-    interval, lead = f"{100 * low:.1f}-{100 * high:.1f}", ("", "")
-    if entry.paired is not None:
-        lead = (f"{100 * entry.paired.difference:+.2f}", f"{entry.paired.p_value:.2g}")
-    return f"{100 * entry.accuracy:.2f}", interval, *lead, f"{entry.seconds:.2f}"
+    console.line(
+        f"accuracy in %; interval: 95 %; lead: points over {compared[0].name}, p: {compared[0].test}"
+    )

@@ -55,6 +55,7 @@ def read(
     *,
     kernel: KernelOrName = None,
     recorded: Mapping[str, str] | None = None,
+    keep_rows: bool = False,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
@@ -70,7 +71,7 @@ def read(
             "target": learning.regress, "weight": learning.weights, "group": reading.groups,
             "headers": reading.headers, "level": reading.level,
             "label_separator": learning.separator, "annotators": reading.annotators,
-            "recorded": recorded or {}, "negatives": reading.positive is not None,
+            "recorded": recorded or {}, "keep_rows": keep_rows, "negatives": reading.positive is not None,
             "require_text": learning.learns and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
@@ -280,9 +281,8 @@ def summary(corpus: Corpus, counts: Counter[str]) -> str:
     if corpus.targets is not None:
         low, high = min(corpus.targets), max(corpus.targets)
         return f"{len(corpus):,} documents with numbers from {low:g} to {high:g}"
-    shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
-    more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
-    return f"{len(corpus):,} documents of {plural(len(counts), 'class')}: {shown}{more}"
+    shown = first_few([f"{name} {count:,}" for name, count in counts.most_common()], 10)
+    return f"{len(corpus):,} documents of {plural(len(counts), 'class')}: {shown}"
 
 
 def check_classes(corpus: Corpus, column: str | None) -> None:

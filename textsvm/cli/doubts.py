@@ -24,19 +24,14 @@ class ListingOptions:
     """Selection and output of doubtful texts."""
 
     output: Path = option_field(
-        "Output file: .jsonl (also stdout, -), .json, .csv, .tsv, .xlsx or .parquet.",
+        "Output file: .jsonl (also stdout, -), .json; .csv, .tsv, .xlsx or .parquet with texts and columns.",
         "-o", "--output", default=STDOUT,
     )  # fmt: skip
-    report: Path | None = option_field(
-        "Page for reviewing them: .html. Save the decisions before you close it."
-    )
+    report: Path | None = option_field("Page for reviewing them, .html; save the decisions made on it.")
     at_least: float = option_field(
         "Minimum score of doubtful labels. Near-copies with different labels and texts similar to no "
-        "other text are always listed.",
-        min=0,
-        max=1,
-        default=0.5,
-    )
+        "other text are always listed.", min=0, max=1, default=0.5,
+    )  # fmt: skip
     force: Force = False
 
     def checked(self, corpus: list[Path]) -> Output:
@@ -72,14 +67,16 @@ def doubts(
     Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
     from textsvm.cli import corpora, settings
+    from textsvm.reporting.labelled_rows import cell_for
     from textsvm.reporting.pages import Review, review_page
     from textsvm.selection.doubts import doubts as find_doubts
 
     output = listing.checked(corpus)
-    console = Console(quiet)
+    console, format = Console(quiet), output.kind.format
     learning = options.LearningOptions()
     tested = settings.single(model_options, learning)
-    documents = corpora.read(console, corpus, reading, learning, kernel=tested.kernel)
+    of_table = format not in ("jsonl", "json")
+    documents = corpora.read(console, corpus, reading, learning, kernel=tested.kernel, keep_rows=of_table)
     tested = settings.settle(console, tested, model_options.kernel.named, documents, auto=False)
     labels = corpora.targets(documents)
     corpora.check_classes(documents, reading.label)
@@ -96,7 +93,13 @@ def doubts(
         with writing(listing.report) as stream:
             stream.write(review_page(Review(title, ranked, documents.ids, labels, text_of(documents))))
         console.say(f"report: {listing.report}")
-    write_rows(output, _COLUMNS, (_row(doubt, documents) for doubt in ranked))
+    rows = [_row(doubt, documents) for doubt in ranked]
+    for row, doubt in zip(rows, ranked, strict=True) if of_table else ():
+        cells = documents.rows[doubt.index] if documents.rows else {"text": text_of(documents)(doubt.index)}
+        for name, cell in (cells or {}).items():
+            row[name if row.get(name, cell) == cell else f"table_{name}"] = cell_for(format, cell)
+    names = dict.fromkeys([*_COLUMNS, *(name for row in rows for name in row)])
+    write_rows(output, list(names), rows)
     console.lap("report")
     settings.say_device(console, tested.device)
     corpora.say_copies(console, result.copies)

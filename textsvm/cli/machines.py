@@ -232,14 +232,9 @@ class MachineOptions:
 
     def varied(self) -> dict[str, list[Any]]:
         """Values of C, epsilon and multiclass."""
-        values: dict[str, list[Any]] = {}
-        if self.C is not None:
-            values["C"] = several("-C", self.C, float)
-        if self.epsilon is not None:
-            values["epsilon"] = several("--epsilon", self.epsilon, float)
-        if self.multiclass is not None:
-            values["multiclass"] = several("--multiclass", self.multiclass, str)
-        return values
+        kinds: dict[str, type] = {"-C": float, "--epsilon": float, "--multiclass": str}
+        texts = {option: vars(self)[option.lstrip("-")] for option in kinds}
+        return {x.lstrip("-"): several(x, y, kinds[x]) for x, y in texts.items() if y is not None}
 
     def fixed(self) -> dict[str, Any]:
         """Other options with a value as parameters of an estimator."""
@@ -262,9 +257,8 @@ class ModelOptions:
     machine: MachineOptions
     encoder: str | None = option_field(
         "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
-        metavar="FOLDER|OWNER/NAME",
-        panel=KERNEL_PANEL,
-    )
+        metavar="FOLDER|OWNER/NAME", panel=KERNEL_PANEL,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -274,9 +268,8 @@ class ClusterOptions:
     workers: str | None = option_field(
         "Distribute the work over the workers of a Dask scheduler, such as tcp://HOST:8786, or over one "
         "process per core (local).",
-        metavar="ADDRESS|local",
-        show_default=False,
-    )
+        metavar="ADDRESS|local", show_default=False,
+    )  # fmt: skip
 
     def check(self) -> None:
         """Raise WrongUsage if Dask is not installed."""

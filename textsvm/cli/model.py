@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.cli.options import option
+from textsvm.errors import first_few
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
@@ -42,8 +43,8 @@ def _show(console: Console, contents: Json) -> None:
         "format": f"{contents['format_version']}, written by {contents['written_by']}",
         "estimator": f"{contents['estimator']} ({_listed(contents['parameters'])})",
         "kernel": contents["kernel_line"],
-        "classes": None if classes is None else f"{len(classes):,}: {_few(classes)}",
-        "support vectors": _few([f"{count:,}" for count in contents["n_support"] or []]),
+        "classes": None if classes is None else f"{len(classes):,}: {first_few([*map(_short, classes)], 10)}",
+        "support vectors": first_few([f"{count:,}" for count in contents["n_support"] or []], 10),
         "texts": "training texts are in it" if contents["texts"] else "none of the training texts",
         "calibration": _listed(calibration) if calibration else "none",
     }
@@ -61,11 +62,6 @@ def _show(console: Console, contents: Json) -> None:
 
 def _listed(values: Json) -> str:
     return ", ".join(f"{name}={_short(value)}" for name, value in values.items())
-
-
-def _few(values: list[Any], most: int = 10) -> str:
-    more = f" and {len(values) - most:,} more" if len(values) > most else ""
-    return ", ".join(_short(value) for value in values[:most]) + more
 
 
 def _short(value: object, most: int = 60) -> str:

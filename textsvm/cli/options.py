@@ -281,9 +281,8 @@ class PredictedValues:
     top: int | None = option_field(
         "Print the K best labels and their decision values; also their probabilities with --proba, or if the "
         "model is calibrated.",
-        metavar="K",
-        min=1,
-    )
+        metavar="K", min=1,
+    )  # fmt: skip
     pieces: bool = option_field(
         "Predict the pieces of texts one by one, by a model of `train --chunk`.", default=False
     )
@@ -428,7 +427,11 @@ class Command(_PlainFlags, TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; without --help-all the rare options are hidden meanwhile."""
-        rare: list[Any] = [parameter for parameter in self.params if _is_rare(parameter)]
+        rare: list[Any] = [
+            parameter for parameter in self.params
+            if parameter.name in RARE_OPTIONS
+            or (getattr(parameter, "rich_help_panel", "") == KERNEL_PANEL and parameter.name != "kernel")
+        ]  # fmt: skip
         if _HELP_ALL in ctx.meta or not any(parameter.name == _HELP_ALL for parameter in self.params):
             rare = []
         for parameter in rare:
@@ -438,11 +441,6 @@ class Command(_PlainFlags, TyperCommand):
         finally:
             for parameter in rare:
                 parameter.hidden = False
-
-
-def _is_rare(parameter: Any) -> bool:
-    of_kernel = getattr(parameter, "rich_help_panel", None) == KERNEL_PANEL
-    return parameter.name in RARE_OPTIONS or (of_kernel and parameter.name != "kernel")
 
 
 class Group(_PlainFlags, TyperGroup):

@@ -25,18 +25,16 @@ class PredictOptions:
     values: options.PredictedValues
     unsure: str | None = option_field(
         "Label documents unsure if the probability of the positive class is in this range; with one "
-        "number, if the largest probability is lower. Needs probabilities, like --proba: most classifiers "
-        "of `textsvm train` have them, those of --calibrate always.",
-        metavar="LOW,HIGH",
+        "number, if the largest probability is lower. Tables have the likeliest label and a column unsure. "
+        "Or a whole number from 2 on: only so many documents, those with the least confidence first.",
+        metavar="LOW,HIGH|N",
     )
     output: Path = option_field(
         "Output file; the suffix decides the format: .jsonl and .json, or .csv, .tsv, .xlsx and .parquet, "
         "which have the columns of an input table and the predictions. - is stdout.",
         "--output", "-o", default=STDOUT,
     )  # fmt: skip
-    output_format: OutputFormat | None = option_field(
-        "Format of stdout, or of a file with another suffix (default: jsonl)."
-    )
+    output_format: OutputFormat | None = option_field("Format of stdout and other suffixes (default: jsonl).")
     force: Force = False
 
     def checked(self, model: Path, files: list[str]) -> Output:
@@ -80,10 +78,15 @@ def predict(
     from textsvm.cli import model_files, predictions
 
     fitted = model_files.load_model(console, model, device, online=True)
-    predictions.check(predict_options.values, fitted, model, limits)
-    if limits is not None:
+    least = (
+        int(limits.pop())
+        if limits and len(limits) == 1 and limits[0] >= 2 and limits[0].is_integer()
+        else None
+    )
+    predictions.check(predict_options.values, fitted, model, bool(limits), least is not None)
+    if limits:
         fitted = predictions.with_unsure(fitted, limits)
-    printer = predictions.Printer(console, fitted, predict_options.values, output.kind.format)
+    printer = predictions.Printer(console, fitted, predict_options.values, output.kind.format, least)
     printer.print(printer.incoming(files, table), output)
     printer.report()
     if used := printer.model.last_device:  # at least one document was read

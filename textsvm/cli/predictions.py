@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,15 @@ from textsvm.errors import InputError
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift, ShortTexts
 from textsvm.model.conformal import require_share
-from textsvm.model.rules import UNSURE, CalibratedRule, LabelRule, NumberRule, check_reject, has_probabilities
+from textsvm.model.rules import (
+    UNSURE,
+    CalibratedRule,
+    ClassRule,
+    LabelRule,
+    NumberRule,
+    check_reject,
+    has_probabilities,
+)
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.statistics import names_of_missing
@@ -39,10 +48,10 @@ NUMPY_OPERATIONS = 100
 Cells = Mapping[str, Any]  #: Cells of a row of the input table, by column.
 
 
-def check(values: PredictedValues, model: TrainedModel, path: Path, limits: list[float] | None) -> None:
+def check(values: PredictedValues, model: TrainedModel, path: Path, unsure: bool, least: bool) -> None:
     """Raise InputError, before documents are read, if the model lacks what the options need."""
     rule = model.rule
-    if (values.proba or limits is not None) and not has_probabilities(rule):
+    if (values.proba or unsure) and not has_probabilities(rule):
         raise InputError(
             f"{path} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
             if rule.classes is not None
@@ -60,8 +69,9 @@ def check(values: PredictedValues, model: TrainedModel, path: Path, limits: list
             )
     if values.pieces and (model.pieces is None or model.pieces.length is None):
         raise InputError(f"{path} does not cut texts, which --pieces needs; train it with --chunk")
-    if values.top is not None and isinstance(rule, NumberRule):
-        raise InputError(f"{path} predicts numbers and has no labels, which --top needs")
+    option = "--top" if values.top is not None else "--unsure" if least else ""
+    if option and isinstance(rule, NumberRule):
+        raise InputError(f"{path} predicts numbers and has no labels, which {option} needs")
 
 
 def with_unsure(model: TrainedModel, limits: list[float]) -> TrainedModel:
@@ -71,28 +81,27 @@ def with_unsure(model: TrainedModel, limits: list[float]) -> TrainedModel:
         raise WrongUsage(f"--unsure must be one or two probabilities, the lower one first, got {text}")
     rule = model.rule
     assert has_probabilities(rule)
-    if len(limits) == 2 and len(rule.classes) > 2:
-        raise WrongUsage(
-            f"--unsure {text} is for two classes and the model has {len(rule.classes)}; give one "
-            "probability, the minimum for the likeliest class"
-        )
     if len(limits) == 2 and RecordedOptions.of(model).positive == rule.classes[0]:
         limits = [1 - limits[1], 1 - limits[0]]
     reject = limits[0] if len(limits) == 1 else tuple(limits)
-    check_reject(reject, rule.classes)
+    with wrong_usage(f"--unsure {text}: "):
+        check_reject(reject, rule.classes)
     return replace(model, rule=replace(rule, reject=reject))
 
 
 class Printer:
     """Predicts documents and prints them; counts failures."""
 
-    def __init__(self, console: Console, model: TrainedModel, values: PredictedValues, format: str) -> None:
+    def __init__(
+        self, console: Console, model: TrainedModel, values: PredictedValues, format: str,
+        least: int | None = None,
+    ) -> None:  # fmt: skip
         self._pieces = model.pieces if values.pieces else None
         self.model = replace(model, pieces=None) if values.pieces else model
         self.failures = 0
         self._console = console
         self._training = RecordedOptions.of(model)
-        self._values = values
+        self._values, self._least = values, least
         self._kernel = model.kernel
         self._drift = Drift(model, model.info.get("drift"))
         self._short = ShortTexts(self._drift.support)
@@ -125,9 +134,8 @@ class Printer:
 
     def _say(self, line: str) -> None:
         doubt = line.removeprefix("warning: ")
-        if self._training.of_files and line.endswith(ONE_DOCUMENT):
-            return
-        self._console.say(line) if doubt == line else self._console.warn(doubt)
+        if not (self._training.of_files and line.endswith(ONE_DOCUMENT)):
+            self._console.say(line) if doubt == line else self._console.warn(doubt)
 
     def _fail(self, error: InputError) -> None:
         self.failures += 1
@@ -143,8 +151,15 @@ class Printer:
                 classes = self.model.classes
                 labels = () if classes is None else [*map(str, classes), UNSURE, "rest"]
                 console = self._console
-                self._table = LabelledRows(stream, console.say, console.count, self._format, names, labels)
-            self._print(batches)
+                self._table = LabelledRows(
+                    stream, console.say, console.count, self._format, names, labels, self._least is None
+                )
+            printed = self._printed(batches)
+            if self._least is not None:
+                rows = (pair for pairs in printed for pair in pairs if "confidence" in pair[0])
+                printed = iter([nsmallest(self._least, rows, key=lambda pair: pair[0]["confidence"])])
+            for pairs in printed:
+                self._write(pairs)
             sys.stdout.flush()
             if self._table is not None:
                 self._table.close()
@@ -152,7 +167,20 @@ class Printer:
                 write_table(stream, self._format, (), self._listed)
             self._console.lap("print")
 
-    def _print(self, batches: Iterable[Corpus]) -> None:
+    def _write(self, printed: Iterable[tuple[Json, Cells | None]]) -> None:
+        if self._format == "jsonl":
+            self._console.print_json_lines([row for row, _ in printed])
+            printed = ()
+        for row, cells in printed:
+            if self._table is not None:
+                self._table.write(row, cells)
+            else:
+                self._listed.append(row)
+        sys.stdout.flush()
+        self._console.lap("print")
+
+    def _printed(self, batches: Iterable[Corpus]) -> Iterator[Iterable[tuple[Json, Cells | None]]]:
+        """Printed values of the documents of each batch, and their cells."""
         for documents in batches:
             self._console.lap("read")
             for identifier, problem in documents.problems:
@@ -162,16 +190,7 @@ class Printer:
                 documents if self._pieces is None or not len(documents) else documents.cut(self._pieces)
             )
             rows = self._rows(documents) if len(documents) else iter(())
-            printed = _with_invalid(documents, rows, self.model)
-            if self._format == "jsonl":
-                self._console.print_json_lines([row for row, _ in printed])
-            for row, cells in printed:
-                if self._table is not None:
-                    self._table.write(row, cells)
-                else:
-                    self._listed.append(row)
-            sys.stdout.flush()
-            self._console.lap("print")
+            yield _with_invalid(documents, rows, self.model)
             if documents.invalid:
                 self._first_reason = self._first_reason or str(documents.invalid[0][1].problem)
                 self._without_text += len(documents.invalid)
@@ -190,15 +209,13 @@ class Printer:
                 self.model, examples, [], self._training.positive, self._console.stage
             )
         self._console.lap("predict")
-        if (
-            self._values.drift
-            and classes is not None
-            and predicted.ndim == 1
-            and self.model.rule.classes is not None
-        ):
+        rule, unsure = self.model.rule, None
+        if self._values.drift and isinstance(rule, ClassRule):
             self._drift.add_decisions(decision)
-        if self._values.proba and has_probabilities(self.model.rule):
-            probability = self.model.rule.probabilities(decision)
+        if has_probabilities(rule) and (self._values.proba or rule.reject is not None):
+            probability = rule.probabilities(decision)
+            if rule.reject is not None and self._table is not None:
+                unsure, predicted = predicted == UNSURE, rule.classes[probability.argmax(axis=1)]
         shown = probability if self._values.proba else None
         rows = judge.rows_of(classes, predicted, decision, shown, self._training.positive)
         if self._values.top is not None:
@@ -206,10 +223,13 @@ class Printer:
         values = self._values
         if values.coverage is not None or values.none is not None:
             rows = judge.with_sets(self.model, rows, decision, probability, values.coverage, values.none)
-        if self._table is None or classes is None:
+        if classes is None or (self._table is None and self._least is None):
             return rows
         confidence = judge.confidence(self.model, classes, predicted, decision, probability).tolist()
-        return ({**row, "confidence": round(x, 6)} for row, x in zip(rows, confidence, strict=True))
+        more = [{"confidence": round(x, 6)} for x in confidence]
+        if unsure is not None:
+            more = [{**x, "unsure": "yes" * flag} for x, flag in zip(more, unsure.tolist(), strict=True)]
+        return ({**row, **x} for row, x in zip(rows, more, strict=True))
 
     def _warn_of_foreign(self, documents: Corpus, foreign: Ints) -> None:
         """Warn once of texts unlike those of training; `foreign` are indices of texts with new symbols."""
@@ -237,7 +257,14 @@ class Printer:
         if finding := self._short.finding:
             self._console.warn(finding)
         if self._values.drift:
-            _report_drift(self._console, self._drift)
+            self._console.say(f"drift: {self._drift.summary()}")
+            messages = self._drift.findings()
+            advice = (
+                "do not trust the model on these texts before you have judged some predictions by hand; "
+                "`textsvm update` trains it on labelled texts of today too"
+            )
+            for message in [*messages, advice] if messages else ():
+                self._console.warn(f"drift: {message}")
         if self._table is not None and self._table.lost:
             self.failures += 1
             names = ", ".join(self._table.lost.values())
@@ -252,18 +279,6 @@ class Printer:
                 f"{self._without_text:,} of the rows have no text and got no label: {first} (see the "
                 f"{'output' if self._table is None else 'notes'}); leave such rows out with --skip-invalid"
             )
-
-
-def _report_drift(console: Console, drift: Drift) -> None:
-    """Report how far the texts are from those of training, and warnings."""
-    console.say(f"drift: {drift.summary()}")
-    for message in (messages := drift.findings()):
-        console.warn(f"drift: {message}")
-    if messages:
-        console.warn(
-            "drift: do not trust the model on these texts before you have judged some predictions by hand; "
-            "`textsvm update` trains it on labelled texts of today too"
-        )
 
 
 def _with_invalid(
@@ -287,6 +302,7 @@ def _value_names(model: TrainedModel, values: PredictedValues, training: Recorde
         return ["label", "confidence", *["decision"] * values.all_classes] if one_class else ["value"]
     classes, several = [str(label) for label in model.classes], isinstance(model.rule, LabelRule)
     names = ["labels" if several else "label", "confidence"]
+    names += ["unsure"] * (isinstance(model.rule, ClassRule) and model.rule.reject is not None)
     if values.top is not None:
         kinds = ["label", "decision", *["probability"] * (model.probabilities_by_default or values.proba)]
         names += [f"{kind}_{k}" for k in range(1, min(values.top, len(classes)) + 1) for kind in kinds]

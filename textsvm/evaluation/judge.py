@@ -91,12 +91,12 @@ def with_top(
     names = [str(label) for label in classes]
     for i, row in enumerate(rows):
         values = decision[i].tolist() if decision.ndim == 2 else [-float(decision[i]), float(decision[i])]
-        keys, scores = ["decision"], [values]
-        if probability is not None:
-            keys, scores = ["decision", "probability"], [values, probability[i].tolist()]
-        order = sorted(range(len(names)), key=lambda j: -scores[-1][j])[:top]
-        best = [{"label": names[j], **{key: row[j] for key, row in zip(keys, scores, strict=True)}}
-                for j in order]  # fmt: skip
+        scores = {"decision": values} | (
+            {} if probability is None else {"probability": probability[i].tolist()}
+        )
+        ranks = [*scores.values()][-1]
+        order = sorted(range(len(names)), key=lambda j: -ranks[j])[:top]
+        best = [{"label": names[j], **{key: row[j] for key, row in scores.items()}} for j in order]
         yield {name: row[name] for name in ("label", "labels") if name in row} | {"top": best}
 
 
@@ -180,7 +180,7 @@ def data_warnings(model: TrainedModel, texts: object) -> list[str]:
     if kernel is None or not isinstance(support, Documents | MultiView):
         return warnings
     documents = model.encode(texts)
-    unseen = max([_unseen(documents.of(view), support.of(view)) for view in kernel.structure.views])
+    unseen = max(_unseen(documents.of(view), support.of(view)) for view in kernel.structure.views)
     if unseen > UNSEEN:
         warnings.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "

@@ -826,9 +826,8 @@ def _unique(ids: list[str], problems: Problems) -> list[str]:
     return result
 
 
-def _closest(label: str, counts: Counter[str], most: int = 10) -> str:
+def _closest(label: str, counts: Counter[str]) -> str:
     """The existing labels, similarly spelled labels first, then the most frequent."""
     labels = [name for name, _ in counts.most_common()]
     close = get_close_matches(label, labels[:1000], 5, 0.5)  # it is slow
-    order = close + [name for name in labels if name not in close]
-    return ", ".join(order[:most]) + (f" and {len(order) - most} more" if len(order) > most else "")
+    return first_few(close + [name for name in labels if name not in close], 10)

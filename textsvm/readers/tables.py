@@ -4,14 +4,9 @@ Columns are given by name, or by number from 1. Columns that are not given are d
 (`text`, `label`, `id`, `split`, ...), except targets, weights and groups. Several text columns are joined by
 line breaks if given as a comma-separated string (`title,body`), and kept separate if given as a list.
 
-CSV, TSV and spreadsheets have a header if a column is given by name, or if a cell of the first line is a
-usual column name; rows above the first row with all names are titles. Otherwise the first column is the label
-and the others are the text. The first label must then occur again, since the first line may be a header of
-unknown names.
-
-`textsvm.readers.delimited` reads the rows of CSV, TSV and spreadsheets. Messages name the line on which a row
-of CSV, TSV or JSON Lines begins. The default id of a document is the number of its row, which is smaller
-after line breaks in quotes.
+CSV, TSV and spreadsheets, whose rows `textsvm.readers.delimited` reads, have a header if a column is given by
+name, or if a cell of the first line is a usual column name (docs/tables.md). Messages name the line on which
+a row begins. The default id of a document is the number of its row.
 """
 
 from __future__ import annotations
@@ -587,7 +582,8 @@ def _table(
     rows, lookahead = chain(peeked, rows), list[CellRow]()
     headed = _has_header(first, options)
     if headed:
-        if _begin_with_names(peeked, len(first)):
+        row_names = {cells[0] for *_, cells in peeked if len(cells) == len(first) + 1}
+        if len(row_names) == len(peeked) and (len(peeked) > 1 or "1" in row_names):
             first.insert(0, "row.names")
             problems.append((file.name, "the rows begin with their names, for which the header has no name"))
     else:
@@ -649,12 +645,6 @@ def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
     recorded = options.names_in(options.recorded)
     usual = any(cell.lower() in USUAL_NAMES or cell in recorded for cell in first)
     return usual or bool(options.header_names)
-
-
-def _begin_with_names(rows: Sequence[CellRow], width: int) -> bool:
-    """Whether all rows below a header have a cell more than it, their unique name."""
-    names = {cells[0] for *_, cells in rows if len(cells) == width + 1}
-    return len(names) == len(rows) and (len(rows) > 1 or "1" in names)
 
 
 def _unique_names(header: Sequence[str]) -> list[str]:

@@ -9,12 +9,14 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, BinaryIO
 
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark, decode
+from textsvm.readers.corpus import NumberCell
 from textsvm.readers.tables import SourceRow, TableForm
 from textsvm.reporting.tables import DIALECTS, fill, line_of, quoted, write_table
 
@@ -31,6 +33,7 @@ class LabelledRows:
     format: str
     added: Sequence[str]  #: Names of the values of the predictions
     labels: Sequence[str]  #: All labels that may occur
+    whole: bool = True  #: Whether all rows of the input are written
     #: Columns of later rows that the table has no place for, by their name.
     lost: dict[str, str] = field(default_factory=dict)
     _inputs: Sequence[str] = ()  #: Columns of the input; none before the first row
@@ -64,12 +67,14 @@ class LabelledRows:
         if not self._inputs:
             self._begin({"id": None})
         forms = [cells.form for _, cells in self._collected if isinstance(cells, SourceRow)]
-        same = len(forms) == len(self._collected) and all(form is forms[0] for form in forms)
+        same = self.whole and len(forms) == len(self._collected) and all(form is forms[0] for form in forms)
         if self.format == "xlsx" and forms and same and b"xl/workbook.xml" in forms[0].file.data:
             self._extend_workbook(forms[0])
         elif self.format not in DIALECTS:
             columns = [*self._inputs, *self._names]
-            write_table(self.stream, self.format, columns, ({**c, **v} for v, c in self._collected))
+            cell = partial(cell_for, self.format)
+            rows = ({x: cell(y) for x, y in cells.items()} | values for values, cells in self._collected)
+            write_table(self.stream, self.format, columns, rows)
 
     def _begin(self, cells: Mapping[str, object]) -> None:
         """Decide the columns and the form, and write the header."""
@@ -164,6 +169,11 @@ class LabelledRows:
         if b"xl/charts/" in form.file.data or b"xl/media/" in form.file.data:
             self.say(f"note: charts and pictures of {form.file.name} are not in the output")
         book.save(self.stream)
+
+
+def cell_for(format: str, cell: object) -> object:
+    """A cell of an input for a table of a format; numbers of a spreadsheet are numbers in Excel."""
+    return float(cell) if format == "xlsx" and isinstance(cell, NumberCell) else cell
 
 
 def _end_of(raw: str) -> str:
