@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validat
 from textsvm.evaluation import metrics as figures
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
-from textsvm.evaluation.results import evaluate_labels
+from textsvm.evaluation.results import evaluate, evaluate_labels
 from textsvm.readers.corpus import Answers
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import classes_table, metric_rows
@@ -680,3 +681,66 @@ def test_commands_learn_from_known_labels_of_every_export(tmp_path):
     )
     again = cross_validate(model, [x for x, r in zip(texts, rows, strict=True) if r], values[rows])
     assert again.pooled["micro_f1"] == pytest.approx(figures_of[0][1]["micro_f1"])
+
+
+# Hierarchies of labels
+
+
+def at_level(label, level):
+    return tuple(label.split(" > ")[:level])
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_levels_of_a_hierarchy_are_judged_as_labels_of_their_own(several):
+    rng = np.random.default_rng(0)
+    names = np.array(["a > x", "a > y > 1", "a > y > 2", "b > x", "b > z"])
+    if several:
+        truth, said = (rng.random((60, 5)) < 0.3 for _ in range(2))
+        known = partly(truth, seed=2)
+        results = evaluate_labels(known, said, rng.normal(size=(60, 5)), names, np.zeros(5))
+    else:
+        truth, said = (rng.choice(names, 60) for _ in range(2))
+        results = evaluate(truth, said, rng.normal(size=(60, 5)), names)
+    assert [row["level"] for row in results.levels] == [1, 2, 3]
+    for row in results.levels:
+        if not several:
+            ours = [[" > ".join(at_level(name, row["level"])) for name in side] for side in (truth, said)]
+            assert row["classes"] == len(set(ours[0]))
+            assert row["accuracy"] == pytest.approx(metrics.accuracy_score(*ours))
+            assert row["macro_f1"] == pytest.approx(metrics.f1_score(*ours, average="macro"))
+            continue
+        pairs = []
+        for group in sorted({at_level(name, row["level"]) for name in names}):
+            below = [a for a, name in enumerate(names) if at_level(name, row["level"]) == group]
+            for i in range(60):
+                values = known[i, below]
+                if 1 in values or not np.isnan(values).any():  # else it is unknown
+                    pairs.append((group, 1 in values, (said[i, below] & ~np.isnan(values)).any()))
+        _, yes, guess = zip(*pairs, strict=True)
+        assert row["micro_f1"] == pytest.approx(metrics.f1_score(yes, guess))
+    assert results.as_dict()["levels"] == results.levels
+    names[0] = "a"
+    flat = evaluate(truth, said, np.zeros((60, 5)), np.unique(truth)) if not several else results
+    assert not replace(flat, labels=["a", "b > x"]).levels
+    assert not replace(flat, labels=["a >", "b > x"]).levels
+
+
+def test_commands_show_the_levels(tmp_path):
+    words = {
+        "Hardware > Printer": "toner paper",
+        "Hardware > Screen": "picture cable",
+        "Mail > Send": "outbox",
+    }
+    rng, rows = np.random.default_rng(0), ["text,label"]
+    for i in range(60):
+        label = sorted(words)[i % 3]
+        rows.append(f"{' '.join(rng.choice([*words[label].split(), 'please', 'help', 'it'], 6))},{label}")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    told = report("cv", tmp_path / "t.csv", "--kernel", "spectrum:3")
+    assert [row["level"] for row in told["levels"]] == [1, 2]
+    assert told["levels"][1]["accuracy"] == told["pooled"]["accuracy"] <= told["levels"][0]["accuracy"]
+    assert b"levels of the labels" in run("cv", tmp_path / "t.csv", "--kernel", "spectrum:3").stdout
+    run("train", tmp_path / "t.csv", "--kernel", "spectrum:3", "-o", tmp_path / "m")
+    assert b"levels of the labels" in run("evaluate", tmp_path / "m", tmp_path / "t.csv").stdout
+    (tmp_path / "t.csv").write_text("\n".join(rows).replace("Mail > Send", "Mail"))
+    assert "levels" not in report("cv", tmp_path / "t.csv", "--kernel", "spectrum:3")

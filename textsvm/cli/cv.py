@@ -119,14 +119,17 @@ def cv(
         )
         results.write_report(console, extra.file, replace(report, slices=by_group, learning=curve))
     seconds = console.lap("report" if extra.file.requested else "score")
+    levels = results.levels_on_folds(documents, result, reading.positive)
     if printing.json:
         more: Json = {} if length_alone is None else {"length_alone": length_alone}
+        more |= {"levels": levels} if levels else {}
         more |= {} if texts is None else {"texts": texts.metrics}
         sections = {"learning_curve": curve, "groups": by_group}
         more |= {name: section.as_dict() for name, section in sections.items() if section is not None}
         console.print_json(results.summary_of_folds(result, documents, tested) | more | {"seconds": seconds})
         return
     _show(console, f"{len(documents):,} documents of {documents.source}", result, length_alone)
+    results.show_levels(console, levels)
     results.show_comparisons(console, by_group, None)
     if texts is not None:
         results.show_results(console, "texts, each by the mean of its pieces", texts)

@@ -25,10 +25,11 @@ from textsvm.model.rules import ClassRule, NumberRule, Rule
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
+from textsvm.readers.statistics import label_counts
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
 from textsvm.reporting.files import write
-from textsvm.reporting.formatting import classes_table, length_alone, metric_rows
+from textsvm.reporting.formatting import NAMES, classes_table, format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of
 from textsvm.runtime.device import select
 from textsvm.runtime.plain_json import to_json
@@ -81,6 +82,7 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
     if results.task != "binary":
         head, rows = classes_table(results)
         console.table("classes", rows, head)
+    show_levels(console, results.levels)
     if results.confusion and len(labels) <= MOST_COLUMNS:
         console.table(
             "confusion matrix",
@@ -88,6 +90,14 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
              for label, row in zip(labels, results.confusion, strict=True)],
             ("", *(f"said {label}" for label in labels)),
         )  # fmt: skip
+
+
+def show_levels(console: Console, levels: list[Json]) -> None:
+    """Print the figures of each level of a hierarchy of labels."""
+    names = [name for name in NAMES if levels and name in levels[0]]
+    rows = [[str(x["level"]), f"{x['classes']:,}", *(format_metric(y, x[y]) for y in names)] for x in levels]
+    if rows:
+        console.table("levels of the labels", rows, ("level", "labels", *(NAMES[x] for x in names)))
 
 
 def by_value(
@@ -140,6 +150,12 @@ def by_group(
     if corpus.groups is None:
         return None
     return make_slices(results_of(result, truth_of(corpus), positive), column or "text", corpus.groups)
+
+
+def levels_on_folds(corpus: Corpus, result: CrossValidation, positive: str | None) -> list[Json]:
+    """Figures of each level of a hierarchy of labels; empty without one."""
+    hierarchy = corpus.targets is None and all(">" in label for label in label_counts(corpus))
+    return results_of(result, truth_of(corpus), positive).levels if hierarchy else []
 
 
 def results_on_texts(corpus: Corpus, result: CrossValidation, positive: str | None) -> Results | None:

@@ -174,16 +174,8 @@ def compare(
 ) -> list[Compared]:  # fmt: skip
     """Train and judge both baselines and the given classifiers; the baselines come first.
 
-    Parameters
-    ----------
-    texts : sequence of str, or vectors, or a dict of columns; n of them
-    labels : sequence of length n
-    parts : sequence of (train, test)
-        Indices; test parts are disjoint. Folds that tune on a training part keep `groups` together.
-    ours : mapping of str to callable
-        Factories of settings or of scikit-learn classifiers, by name.
-    progress : StageProgress, optional
-        The stage is "compare".
+    `parts` are indices of (train, test), whose test parts are disjoint. Folds that tune on a training part
+    keep `groups` together. `ours` are factories of settings or of scikit-learn classifiers, by name.
     """
     baselines = baselines_of(texts)
     if clashes := [name for name in ours if name in baselines]:

@@ -128,17 +128,10 @@ def predict_one_class(
 def judge(
     model: Any, texts: Any, truth: Sequence[Any], positive: Any = None, progress: StageProgress | None = None,
 ) -> Results:  # fmt: skip
-    """Predict labelled documents and compute results; a calibrated model predicts its likeliest class.
+    """Predict labelled documents by a model or estimator, and compute results.
 
-    Parameters
-    ----------
-    model : TrainedModel, or fitted SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-    texts : sequence of str, length n; or vectors, or a table
-    truth : sequence, length n
-        Labels, or numbers for an SVR; tuples of labels, or a bool indicator, for a MultilabelSVC.
-    positive : label, optional
-        Positive class of two. Required for a OneClassSVM: the class of its training documents.
-    progress : `textsvm.runtime.parallel.StageProgress`, optional
+    A calibrated model predicts its likeliest class. `truth` are labels, numbers for an SVR, and for several
+    labels tuples or an indicator. `positive` is the positive class of two, and that of a OneClassSVM.
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")

@@ -55,19 +55,11 @@ def scores(
 ) -> dict[str, float]:  # fmt: skip
     """All metrics by name; the names depend on the truth alone.
 
-    Parameters
-    ----------
-    truth, predicted : array-like, shape (n,)
-        Labels out of `classes`, or numbers; for several labels indicator matrices, shape (n, n_classes).
-    decision : float64 array, shape (n,) for two classes, positive for ``classes[1]``; else (n, n_classes)
-        None: no areas under curves and no precision at k.
-    classes : array, shape (n_classes,), sorted; None for regression
-    grades : (int, int), optional
-        Range of the quadratic weighted kappa.
-    areas : bool
-        Compute areas under curves, which take longer than all other metrics; NaN otherwise.
-    positive : label, optional
-        Positive class of two; default ``classes[1]``.
+    Truth and predictions are labels out of the sorted `classes` (None for regression), numbers, or for
+    several labels indicator matrices, shape (n, n_classes). Decision values have that shape, or (n,) for two
+    classes; without them, there are no areas under curves, which take long (else NaN without `areas`), and no
+    precision at k. `grades` is the range of the quadratic weighted kappa, `positive` the class of two, by
+    default ``classes[1]``.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     weight = np.ones((1, len(truth)))

@@ -27,6 +27,7 @@ from textsvm.evaluation.metrics import (
     label_metrics,
     number_metrics,
     one_against_rest,
+    scores,
 )
 from textsvm.model.labels import indicator_of, label_sets, read_labels
 from textsvm.runtime.compiled import scipy
@@ -106,6 +107,25 @@ class Results:
         wrong: Bools = np.asarray(self.predicted != (self.truth == 1 if several else self.truth))
         return np.asarray(wrong.any(axis=1)) if several else wrong
 
+    @property
+    def levels(self) -> list[Json]:
+        """Figures of each level of labels such as "A > B"; empty unless all labels have that form."""
+        paths, rows = [str(label).split(">") for label in self.labels], list[Json]()
+        hierarchy = paths and all(len(path) > 1 and all(map(str.strip, path)) for path in paths)
+        for level in range(1, 1 + max(map(len, paths)) if hierarchy else 1):
+            names = [" > ".join(map(str.strip, path[:level])) for path in paths]
+            classes, codes = np.unique(names, return_inverse=True)
+            if self.task == "multilabel":
+                below = codes[:, None] == np.arange(len(classes))
+                yes, predicted = (self.truth == 1) @ below, self.predicted @ below
+                truth = np.where(np.isnan(self.truth) @ below & ~yes, np.nan, yes)
+            else:
+                truth, predicted = (classes[codes[self.codes(x)]] for x in (self.truth, self.predicted))
+            figures = scores(truth, predicted, None, classes, areas=False)
+            shown: Json = {x: figures[x] for x in ("accuracy", "micro_f1", "macro_f1") if x in figures}
+            rows.append({"level": level, "classes": len(classes)} | shown)
+        return rows
+
     def codes(self, values: AnyArray) -> Ints:
         """Indices of single labels in `labels`."""
         places = {label: a for a, label in enumerate(self.labels)}
@@ -152,7 +172,8 @@ class Results:
         names = ("per_class", "confusion", "intervals", "sets", "rejected", "warnings", "seconds")
         values = {"task": self.task, "n": self.n, "labels": self.labels, **self.metrics}
         values |= {name: vars(self)[name] for name in names}
-        return to_json(values | ({"length_alone": self.length_alone} if self.length_alone else {}))
+        more = {"length_alone": self.length_alone, "levels": self.levels}
+        return to_json(values | {name: value for name, value in more.items() if value})
 
 
 def draws(n: int, resamples: int, seed: int) -> Iterator[Floats]:

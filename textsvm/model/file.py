@@ -188,14 +188,9 @@ def load(path: str | os.PathLike[str]) -> TrainedModel:
 
 
 def describe(path: str | os.PathLike[str]) -> Json:
-    """Contents of a model file, after the checks of `textsvm.load`.
+    """Contents of a model file, after the checks of `textsvm.load`; classes and calibration may be None.
 
-    Returns
-    -------
-    dict
-        file, bytes, digest, format_version, written_by, estimator, kernel, kernel_line, parameters,
-        classes or None, n_support (of each class), texts (whether it has training texts),
-        calibration or None, arrays (name, dtype, shape and bytes of each) and info.
+    `texts` is whether it has training texts, `n_support` of each class.
     """
     header, arrays, digest, _ = content = _read(Path(path))
     kernel, scale = _build_checked(path, content).kernel, header.get("scale")

@@ -132,23 +132,9 @@ def train(
     progress: StageProgress | None = None,
     groups: ArrayLike | None = None,
 ) -> TrainedModel:
-    """Train a model.
+    """Train a model, with the arguments of `fit` of the estimator with these settings (`textsvm.SVC.fit`).
 
-    Parameters
-    ----------
-    settings : Settings or CalibrationSettings
-    X : n examples
-        As `fit` of the estimator with these settings takes them, see `textsvm.SVC.fit`.
-    y : targets of n examples; None for novelty detection
-    sample_weight : array-like, shape (n,), optional
-    progress : callable, optional
-    groups : array-like, shape (n,), optional
-        Examples of a group are never on both sides of a fold.
-
-    Raises
-    ------
-    InputError
-        If a setting, an example or a target is invalid.
+    `y` is None for novelty detection. Raises InputError if a setting, an example or a target is invalid.
     """
     if isinstance(settings, CalibrationSettings):
         settings.check()  # the device is that of the classifier, which may be none
