@@ -617,17 +617,21 @@ def test_an_encoder_that_changes_before_its_first_use(tmp_path, cache):
         encoder(["car"])
 
 
-@pytest.mark.parametrize("name", [".x", "README.bin", "__pycache__/w"])
-def test_hidden_files_that_the_model_names_are_in_the_digest(tmp_path, name):
-    folder = tmp_path / "e"
-    (folder / name).parent.mkdir(parents=True)
-    for named in (False, True):
-        (folder / "model.onnx").write_bytes(b"\x0a" + (f"location {name}" if named else "").encode())
-        digests = []
-        for content in (b"1", b"2"):
-            (folder / name).write_bytes(content)
-            digests.append(folder_digest(folder))
-        assert (digests[0] != digests[1]) == named
+@pytest.mark.parametrize("name", [".x", "README.bin", "__pycache__/w", "a/.y", ".caches", "xREADME.md"])
+@pytest.mark.parametrize(
+    "ignored", ["README.md", "a/README.md", ".gitattributes", ".git/x", ".cache/x", "a/b.pyc"]
+)
+def test_files_of_the_digest(tmp_path, name, ignored):
+    folder, digests = tmp_path / "e", []
+    for content in (b"1", b"2"):
+        for file in (name, ignored):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / ignored).write_bytes(b"3")
+        (folder / name).write_bytes(content)
+        digests.append(folder_digest(folder))
+        (folder / ignored).write_bytes(b"4")
+        assert folder_digest(folder) == digests[-1]
+    assert digests[0] != digests[1]
 
 
 def test_empty_texts_have_the_vector_zero(folder, encoder):

@@ -93,6 +93,7 @@ def compare(
             candidates[name] = partial(ClassifierSettings, suitable, device=device)
     labels = [str(label) for label in corpora.targets(documents)]
     corpora.check_classes(documents, reading.label)
+    corpora.say_encoder(console, documents, judging.encoder)
     with console.progress(), console.warnings():
         parts, how = corpora.comparison_parts(console, documents, labels, judging.cv, judging.holdout)
         compared = baselines.compare(examples, labels, parts, candidates, console.stage, documents.groups)

@@ -31,6 +31,7 @@ from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.sources.copies import BUT_FOR, in_lone_groups, joined, n_copies, n_separated, text_digests
+from textsvm.text.encoders import advice
 from textsvm.text.pieces import Pieces, without_shared
 from textsvm.training import leakage
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
@@ -354,6 +355,12 @@ def warn_of_labels(console: Console, labels: Iterable[str]) -> None:
     """Print `doubtful_labels`."""
     for sentence in doubtful_labels(labels):
         console.warn(sentence)
+
+
+def say_encoder(console: Console, corpus: Corpus, encoder: object) -> None:
+    """Recommend an encoder that is installed where it often helps, if none is used."""
+    if encoder is None and corpus.examples is corpus.texts and (note := advice(corpus.texts)):
+        console.say(f"note: {note}")
 
 
 def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:

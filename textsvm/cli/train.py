@@ -138,6 +138,7 @@ def train(
     if training_part.labels is not None and not learning.multilabel:
         corpora.check_classes(training_part, reading.label)
     corpora.say_lone_classes(console, counts)
+    corpora.say_encoder(console, training_part, machine.encoder)
     trained_as = task.with_calibration(machine)
     console.lap("read")
     with console.work(machine.compute_options.store):

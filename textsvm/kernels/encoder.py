@@ -32,7 +32,6 @@ from textsvm.text.documents import View
 from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 
 _STORED = "encoder."  #: Prefix of the arrays of static encoders in a model file.
-#: AttributionMethod of static encoders.
 TOKENS = AttributionMethod("tokens", "exact: the contributions of the tokens of the encoder")
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
@@ -132,9 +131,8 @@ def _token_contributions(standard: Standard, texts: EncodedTexts, weights: Float
             values = (texts.encoder.embeddings[[*ids]] - standard.mean) @ by_number / len(spans)
             for value, first, end in zip(values, firsts, ends, strict=True):
                 share[first:end] += value / (end - first)
-            totals.setdefault(f"{TOKEN_PREFIX}{text[firsts[0] : ends[-1]].strip()}", []).append(
-                float(values.sum())
-            )
+            name = f"{TOKEN_PREFIX}{text[firsts[0] : ends[-1]].strip()}"
+            totals.setdefault(name, []).append(float(values.sum()))
         symbols.append(share)
         features.append([(name, len(values), sum(values)) for name, values in totals.items()])
     return Contributions(symbols, features)

@@ -66,7 +66,7 @@ FORMAT_VERSION, WITHOUT_TEXTS, MAPPED = 2, 3, 4
 #: Normal forms in files.
 _FORMS = {"unicode": "unicode 2"}
 #: Tokens by their name in files; "words" were cut at combining marks before.
-_TOKENS = {"words": "runs", "words 2": "words"}
+_TOKENS, _WORDS = {"words": "runs", "words 2": "words"}, ('"tokens": "words"', '"tokens": "words 2"')
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 #: Saved parameters of each estimator.
 _PARAMETERS = {
@@ -277,7 +277,7 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
         parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
         "estimator": name,
-        "kernel": _renamed(kernel),
+        "kernel": json.loads(json.dumps(to_json(kernel)).replace(*_WORDS)),  # strings escape their quotes
         "parameters": parameters,
         "classes": None if rule.classes is None else [label_form(label) for label in rule.classes],
         "n_support": record.n_support.tolist(),
@@ -564,14 +564,6 @@ def as_count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise InputError(f"it has {value!r} where a count is expected")
     return value
-
-
-def _renamed(form: Any) -> Any:
-    """JSON values of a kernel with the names of tokens in files."""
-    if isinstance(form, dict):
-        renamed = {name: _renamed(value) for name, value in form.items()}
-        return renamed | {"tokens": "words 2"} if form.get("tokens") == "words" else renamed
-    return [*map(_renamed, form)] if isinstance(form, list | tuple) else form
 
 
 def read_kernel(header: Json, level: int = 0) -> Kernel:

@@ -316,11 +316,8 @@ def _call_on_texts(characters: Documents, tokens: Callable[[str], Sequence[str]]
     ]
     lengths, nowhere = np.array([len(part) for part in parts], np.int64), np.empty(0, np.int64)
     numbers = np.concatenate([np.empty(0, np.uint32), *parts])
-    spans, ids = (
-        encoding.TokenSpans(nowhere, nowhere, numbers, lengths),
-        np.arange(len(number), dtype=np.uint32),
-    )
-    return [spans], [ids], list(number)
+    spans = encoding.TokenSpans(nowhere, nowhere, numbers, lengths)
+    return [spans], [np.arange(len(number), dtype=np.uint32)], list(number)
 
 
 def batches(documents: Documents, size: int) -> list[tuple[int, int]]:

@@ -6,9 +6,7 @@ tokenizers alone. Special tokens are not added and unknown tokens not counted, a
 never cut, and a text without tokens has the vector 0.
 
 Encoders of sentence-transformers and ONNX models are used if the library is installed. Their vectors are
-computed once for each text and kept on disk.
-
-Encoders read the normal form of a text with its case kept.
+computed once for each text and kept on disk. Encoders read the normal form of a text with its case kept.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import isroutine
 from itertools import chain
 from pathlib import Path
@@ -55,11 +54,13 @@ WINDOW = 512  #: Number of tokens that an encoder reads if it does not say so
 MOST_BYTES = 256 << 20  #: Maximum cache size per encoder, in bytes
 _MAGIC = b"textsvm1"  #: Beginning of a file of the cache, with its version
 _HEAD = 16  #: Length of its header: this beginning and the dimension
-#: Beginnings of the names of files and folders on which vectors do not depend.
-_IGNORED = (".", "README", "__pycache__")
+#: Files on which vectors do not depend: of repositories, downloads, systems and interpreters.
+_IGNORED = re.compile(r"(^|/)(\.git|\.cache/|\.DS_Store$|README\.md$|[^/]*\.pyc$)")
 _NFKC = 18  #: Symbols of the longest normal form of a symbol, U+FDFA
-_SURROGATES = (0xD800, 0xDFFF)  #: Code points of lone surrogates, which no library of encoders accepts
-_REPLACEMENT = 0xFFFD  #: The code point in their place
+#: Encoders that are packages of their own, and their folders in wheels/.
+PACKAGES = {"english": "encoder_en", "multilingual": "encoder_multi"}
+FEW_TEXTS, ENGLISH = 1000, 0.7  #: Most texts that advice is for, least share of known words; others have 0.6
+_REPLACEMENT = 0xFFFD  #: In place of lone surrogates, which no library of encoders accepts
 
 
 class TextEncoder(ABC):
@@ -101,8 +102,8 @@ class TextEncoder(ABC):
 
 def without_surrogates(characters: Documents) -> Documents:
     """Texts with U+FFFD in place of lone surrogates."""
-    alphabet, (low, high) = characters.alphabet, _SURROGATES
-    lone = (alphabet >= low) & (alphabet <= high)
+    alphabet = characters.alphabet
+    lone = (alphabet >= 0xD800) & (alphabet <= 0xDFFF)
     if not lone.any():
         return characters
     return replace(characters, alphabet=np.where(lone, _REPLACEMENT, alphabet).astype(np.uint32))
@@ -146,8 +147,8 @@ class StaticEncoder(TextEncoder):
         #: Id of the unknown token, which is not counted; -1 without.
         self.unknown: int = tokens.get(state["model"].get("unk_token"), -1)
         parts = [state[part] or {} for part in ("normalizer", "pre_tokenizer", "model")]
-        self._is_bert = [part.get("type") for part in parts] == _BERT
-        self._is_bert &= all(token["special"] for token in state["added_tokens"])
+        special = all(token["special"] for token in state["added_tokens"])
+        self._is_bert = special and [part.get("type") for part in parts] == _BERT
         self._lowers = self._is_bert and parts[0].get("lowercase", True)
         longest = parts[2]["max_input_chars_per_word"] if self._is_bert else 0
         words = (t for t in tokens if t.isascii() and (t.isalnum() or t in punctuation) and len(t) <= longest)
@@ -258,8 +259,8 @@ def library_of(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        package = name.replace("_", "-")
-        raise InputError(f"this encoder needs the library {name}: pip install {package}") from error
+        how = name.replace("_", "-")
+        raise InputError(f"this encoder needs the library {name}: pip install {how}") from error
 
 
 class VectorCache:
@@ -302,20 +303,17 @@ class VectorCache:
             self._path.touch(0o600)
             with self._path.open("r+b") as stream:
                 if try_lock(stream.fileno()):
-                    _append(stream, head, rows)
-
-
-def _append(stream: Any, head: bytes, rows: AnyArray) -> None:
-    """Append after the last whole record; a file whose header (version, dimension) differs is truncated."""
-    same, size = stream.read(len(head)) == head, rows.dtype.itemsize
-    n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
-    if n * size > MOST_BYTES:
-        stream.seek(len(head) + n // 2 * size)
-        rows, n = np.append(np.frombuffer(stream.read((n - n // 2) * size), rows.dtype), rows), 0
-    stream.seek(0)
-    stream.write(head)
-    stream.truncate(stream.seek(len(head) + n * size))
-    stream.write(rows.tobytes())
+                    # Append after the last whole record; a file with another header is written anew.
+                    same, size = stream.read(len(head)) == head, rows.dtype.itemsize
+                    n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
+                    if n * size > MOST_BYTES:
+                        stream.seek(len(head) + n // 2 * size)
+                        rest = np.frombuffer(stream.read((n - n // 2) * size), rows.dtype)
+                        rows, n = np.append(rest, rows), 0
+                    stream.seek(0)
+                    stream.write(head)
+                    stream.truncate(stream.seek(len(head) + n * size))
+                    stream.write(rows.tobytes())
 
 
 def _records(data: bytes) -> tuple[Any, int, int]:
@@ -473,12 +471,10 @@ class OnnxEncoder(FolderEncoder):
 
 def checked_vectors(name: str, texts: Sequence[str], returned: object) -> Floats32:
     """Vectors of texts as float32; InputError if an encoder returned anything else."""
-    try:
+    vectors = None
+    with suppress(TypeError, ValueError), np.errstate(over="ignore"):
         raw = np.asarray(returned)
-        with np.errstate(over="ignore"):
-            vectors = raw.astype(np.float32) if raw.dtype.kind in "fiub" else None
-    except (TypeError, ValueError):
-        vectors = None
+        vectors = raw.astype(np.float32) if raw.dtype.kind in "fiub" else None
     if vectors is None or vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
         shape = "" if vectors is None else f" of shape {vectors.shape}"
         raise InputError(
@@ -494,7 +490,7 @@ def checked_vectors(name: str, texts: Sequence[str], returned: object) -> Floats
 
 
 def load_encoder(encoder: object, download: bool = True) -> TextEncoder:
-    """The encoder of a folder, of a name of the Hugging Face hub or of a Python function.
+    """The encoder of a folder, of a package or the Hugging Face hub by its name, or of a Python function.
 
     Without `download`, a name is looked up among the encoders that are on this computer.
     """
@@ -503,11 +499,32 @@ def load_encoder(encoder: object, download: bool = True) -> TextEncoder:
     if not isinstance(encoder, str | os.PathLike):
         return FunctionEncoder(encoder)
     folder, name = Path(os.path.expanduser(encoder)), str(encoder)
+    if name in PACKAGES:
+        if (place := packaged(name)) is None:
+            how = f"pip install ./wheels/{PACKAGES[name]} in a checkout of textsvm"
+            raise InputError(f"the encoder {name} is a package that is not installed: {how}")
+        return _load_folder(place, _stamp(place, name), name, name)
     there = os.path.exists(folder)  # False, too, for a name that no file can have
     if there and not folder.is_dir():
         raise InputError(f"the encoder {encoder} is a file; name its folder")
     folder = folder.resolve() if there else _downloaded(name, download)
     return _load_folder(folder, _stamp(folder, name), folder.name if there else name, name)
+
+
+def packaged(name: str) -> Path | None:
+    """Folder of an encoder that is a package; None if it is not installed."""
+    spec = find_spec(f"textsvm_{PACKAGES[name]}")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def advice(texts: Sequence[str]) -> str:
+    """A sentence on the English encoder if it is installed and knows the words of few texts, else ""."""
+    if len(texts) > FEW_TEXTS or (folder := packaged("english")) is None:
+        return ""
+    vocabulary = unambiguous_json(_file_content(folder))["model"]["vocab"]
+    words = [word for text in texts for word in text[:500].lower().split() if word.isalpha()]
+    known = sum(word in vocabulary for word in words)
+    return "with few labels an encoder often helps: --encoder english" * (known > ENGLISH * len(words))
 
 
 def _downloaded(name: str, download: bool) -> Path:
@@ -521,13 +538,12 @@ def _downloaded(name: str, download: bool) -> Path:
         patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
         return Path(hub.snapshot_download(name, allow_patterns=patterns, local_files_only=not download))
     except Exception as error:
-        if not download:
-            how = f"download the encoder {name} first, such as by Encoder({name!r})(['text'])"
-            raise InputError(f"loading a model downloads nothing; {how}") from error
-        raise InputError(
+        problem = (
             f"there is no folder {name}, and the hub gives no such encoder ({type(error).__name__}); name a "
             "folder, or connect to the Hugging Face hub"
-        ) from error
+        )
+        first = f"download the encoder {name} first, such as by Encoder({name!r})(['text'])"
+        raise InputError(problem if download else f"loading a model downloads nothing; {first}") from error
 
 
 @lru_cache(maxsize=4)
@@ -564,9 +580,9 @@ def _static_of(folder: Path, name: str) -> StaticEncoder:
         if not np.array_equal(used, np.arange(len(rows))) or len(mapping) > _MOST_SHARED * len(rows):
             raise ValueError(f"its mapping does not name {len(rows):,} vectors, each at least once")
         rows = rows[mapping.astype(np.int64)]
-    if "weights" in arrays:
-        rows = rows * arrays["weights"].reshape(len(rows), 1)
-    return StaticEncoder({"embeddings": rows, "tokenizer": np.frombuffer(tokenizer, np.uint8)}, name)
+    scale = {"scale": arrays["weights"]} if "weights" in arrays else {}
+    content = {"embeddings": rows, "tokenizer": np.frombuffer(tokenizer, np.uint8)}
+    return StaticEncoder(content | scale, name)
 
 
 def _file_content(folder: Path) -> bytes:
@@ -595,17 +611,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Digest of the places and contents of files; hidden ones count if another file may name them."""
-    files = [(path.relative_to(folder), path.read_bytes()) for path in _files(folder)]
-    hidden = {place: next((p for p in place.parts if p.startswith(_IGNORED)), "") for place, _ in files}
-    others = [content for place, content in files if not hidden[place]]
-
-    def may_be_named(place: Path) -> bool:
-        names = {hidden[place].encode(), place.name.encode()}
-        return any(all(n in text for n in names) or _ESCAPED.search(text) for text in others)
-
-    counted = ((place, content) for place, content in files if not hidden[place] or may_be_named(place))
-    return _digest(*(f"{place.as_posix()}\0{_digest(content)}".encode() for place, content in counted))
+    """Digest of the places and contents of files."""
+    files = [(path.relative_to(folder).as_posix(), path) for path in _files(folder)]
+    counted = ((place, path) for place, path in files if not _IGNORED.search(place))
+    return _digest(*(f"{place}\0{_digest(path.read_bytes())}".encode() for place, path in counted))
 
 
 # Tokenizers: only components whose work is bounded, so that no tokenizer.json ends the process.
@@ -633,7 +642,6 @@ _EXPRESSIONS = {
     r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
     *(f"{_ENGLISH}{{1,3}}|{_ENDING}", f"{_ENGLISH}|{_ENDING}", r"\s+", " {2,}"),
 }
-_ESCAPED = re.compile(rb"\\u00[2-7]")  #: ASCII in escapes of JSON, which may hide a name
 
 
 @contextmanager

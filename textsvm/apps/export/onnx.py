@@ -728,10 +728,8 @@ def _outputs(g: Graph, plain: PlainModel, values: str) -> dict[str, tuple[str, i
         return {"labels": (g.Greater(decision, plain.thresholds), BOOL), **outputs}
     assert plain.classes is not None
     if plain.calibration is None:
-        single = plain.n_decisions == 1
-        best = g.Cast(g.Greater(decision, 0.0), to=INT64) if single else None
-        best = g.Squeeze(best, [1]) if single else g.ArgMax(decision, axis=1, keepdims=0)
-        return {"label": _label(g, plain, best, None), **outputs}
+        values = g.Concat(g.filled(decision, 0.0), decision, axis=1) if plain.n_decisions == 1 else decision
+        return {"label": _label(g, plain, g.ArgMax(values, axis=1, keepdims=0), None), **outputs}
     p = _probabilities(g, plain, decision, plain.calibration)
     label = _label(g, plain, g.ArgMax(p, axis=1, keepdims=0), p)
     return {"label": label, **outputs, "probabilities": (p, DOUBLE)}
