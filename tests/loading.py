@@ -13,4 +13,4 @@ def change(path, edit):
     """Rewrite a model file: `edit` changes its header and its arrays; the digest is that of the result."""
     header, arrays, *_ = read_content(path)
     edit(header, arrays)
-    path.write_bytes(packed(header, arrays))
+    path.write_bytes(b"".join(packed(header, arrays)))

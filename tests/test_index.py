@@ -359,7 +359,7 @@ def damage(path, name, change):
     saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
     header, arrays, *_ = read_content(path)
     arrays[NAME + name] = change(arrays[NAME + name])
-    path.write_bytes(packed(header, arrays))
+    path.write_bytes(b"".join(packed(header, arrays)))
 
 
 @pytest.mark.parametrize("case", DAMAGE)
@@ -390,7 +390,7 @@ def test_damage_of_lists_is_noticed_when_they_are_read(indexed, path, case, nump
 def test_damaged_texts_are_noticed_when_they_are_read(indexed, path, change):
     saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
     header, arrays, *_ = read_content(path)
-    path.write_bytes(packed(header, arrays | {"packed": change(arrays["packed"])}))
+    path.write_bytes(b"".join(packed(header, arrays | {"packed": change(arrays["packed"])})))
     with pytest.raises(InputError, match=r"damaged|do not fit"):
         explain(load(path), ["abab"])
 
@@ -485,7 +485,7 @@ def test_texts_that_would_not_fit_in_memory_are_refused(indexed, path):
     header, arrays, *_ = read_content(path)
     offsets = arrays["offsets"].copy()
     offsets[-1] = 1 << 50
-    path.write_bytes(packed(header, arrays | {"offsets": offsets}))
+    path.write_bytes(b"".join(packed(header, arrays | {"offsets": offsets})))
     with pytest.raises(InputError, match="compressed texts"):
         load(path)
 

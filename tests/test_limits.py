@@ -264,6 +264,19 @@ def test_three_models_of_long_texts_are_served_in_a_control_group(group, here):
         server.communicate()
 
 
+@pytest.mark.slow
+def test_texts_of_a_megabyte_are_trained_on_and_judged_in_a_control_group(group, here):
+    # A curly quote, as in most books: a text takes two bytes for each character.
+    rows = [f"{'xy'[i % 2]}\t{text}\u2019\n" for i, text in enumerate(long_texts(25, 1_040_000))]
+    Path("long.tsv").write_text("label\ttext\n" + "".join(rows), encoding="utf-8")
+    training = in_group(group, "train long.tsv --device cpu -o out")
+    out, err = training.communicate(timeout=500)
+    assert training.returncode == 0, err
+    assert "words:1-2" in err  # the default of three terms
+    assert "held out of training" in out
+    assert Path("out").stat().st_size > 30e6  # with an index
+
+
 def test_a_training_that_does_not_fit_in_a_control_group_is_refused(group, here):
     rows = [f"{'xy'[i % 2]}\t{text}\n" for i, text in enumerate(long_texts(24, 700_000))]
     Path("long.tsv").write_text("label\ttext\n" + "".join(rows))

@@ -288,6 +288,12 @@ def test_a_file_without_a_digest_is_refused(path):
         load(path)
 
 
+def test_a_file_has_the_bytes_that_safetensors_writes(path):
+    before = path.read_bytes()
+    _rewrite(path)
+    assert path.read_bytes() == before
+
+
 def _rewrite(path, change_header=None, **arrays):
     content = path.read_bytes()
     header = json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])["__metadata__"]["textsvm"]
@@ -552,7 +558,7 @@ def test_a_full_disk_leaves_the_old_model(path, model, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(InputError, match="No space left"):
         textsvm.save(model, path)
     monkeypatch.undo()

@@ -361,7 +361,7 @@ def test_a_damaged_model_is_refused(name, value, message, tmp_path):
     into = header if name in header else arrays
     into[name] = value
     arrays = {key: array for key, array in arrays.items() if array is not None}
-    path.write_bytes(packed(header, arrays))
+    path.write_bytes(b"".join(packed(header, arrays)))
     with pytest.raises(InputError, match=message):
         load(path)
 

@@ -41,6 +41,7 @@ print(json.dumps([max(promised), peak]))
 LONG, SHORT = (24, 250_000), (3000, 1000)
 CASES = {
     "default": ("SVC(device='cpu').fit(X, y)", *LONG),
+    "texts of a megabyte": ("SVC(device='cpu').fit(X, y)", 25, 1_040_000),
     "spectrum": ("SVC(Spectrum((3, 6)), compute=GRAM).fit(X, y)", *LONG),
     "short texts": ("SVC(Spectrum((1, 5)), compute=GRAM).fit(X, y)", *SHORT),
     "features": ("SVC(Spectrum((1, 5), 'log', idf=True), compute=FEATURES).fit(X, y)", *SHORT),
@@ -73,8 +74,10 @@ def test_the_peak_is_what_was_promised(name):
 def test_a_training_that_does_not_fit_is_refused_in_a_sentence(monkeypatch):
     monkeypatch.setattr(grams, "FEW_SYMBOLS", 1)
     monkeypatch.setattr(host_memory, "LEAST_BOUND", 1)
-    monkeypatch.setattr(host_memory, "trim", lambda: None)
+    for module in (host_memory, grams):
+        monkeypatch.setattr(module, "trim", lambda: None)
     texts, labels = ["banana " * 3000, "cherry " * 3000] * 4, ["a", "b"] * 4
+    SVC(Spectrum((1, 5)), device="cpu").fit(texts, labels)  # libraries are loaded without a limit
     with pytest.raises(
         InputError, match=r"predicted to take about .* MiB .*\(--memory\) leaves .*; take fewer"
     ):

@@ -23,6 +23,7 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words, distinct_of
 from textsvm.errors import InputError, plural
+from textsvm.linalg.sparse import index_type
 from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, Compute, is_default
 from textsvm.model.trained import TrainedModel
@@ -104,12 +105,6 @@ class SupportSymbols:
         self._documents = documents
         self._features: Words | None = None
 
-    @property
-    def usual_length(self) -> int:
-        """Characters that 95 % of long support vectors have at least; 0 if they are not long."""
-        length = int(np.quantile(self._documents.lengths, 0.05)) if self.of_characters else 0
-        return length if length >= LONG else 0
-
     def read(self, examples: object) -> Documents:
         """New examples, encoded over an extension of the alphabet of the support vectors."""
         documents: Documents = self.model.encode(examples).of(self.view)
@@ -119,7 +114,8 @@ class SupportSymbols:
         """Number of symbols of each document that occur in no support vector, shape (n,)."""
         occurs = np.zeros(max(len(documents.alphabet), len(self._occurs)), bool)
         occurs[: len(self._occurs)] = self._occurs
-        totals = np.concatenate([[0], np.cumsum(~occurs[documents.codes])])
+        totals = np.zeros(1 + len(documents.codes), index_type(len(documents.codes)))
+        np.cumsum(~occurs[documents.codes], out=totals[1:])
         return np.diff(totals[documents.offsets])
 
     def is_unlike(self, documents: Documents) -> bool | None:
@@ -254,7 +250,8 @@ def decide_sample(
             test = test[np.isin(classes[test], classes[train])]
             if not len(test):
                 return None
-            return train, test, *decide_test_part(settings, examples_of, labels, (train, test), groups)
+            documents, fold = model.support.all_documents(len(labels)), (train, test)
+            return *fold, *decide_test_part(settings, examples_of, labels, fold, groups, documents)
     except InputError:  # such as a sample of a single class
         return None
 
@@ -263,7 +260,9 @@ class ShortTexts:
     """Texts that are far shorter than the support vectors, for which less is known than for those."""
 
     def __init__(self, support: SupportSymbols) -> None:
-        self._usual, self._first = support.usual_length, ""
+        # Characters that 95 % of long support vectors have at least; 0 if they are not long.
+        usual = int(np.quantile(support._documents.lengths, 0.05)) if support.of_characters else 0
+        self._usual, self._first = usual if usual >= LONG else 0, ""
         self._n = self._total = 0
 
     def add(self, ids: Sequence[str], texts: Sequence[str]) -> None:

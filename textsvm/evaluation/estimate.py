@@ -230,7 +230,8 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         folds = Splitting(FOLDS).quietly(target)
         if n_separated(target.copies, folds):
             return None
-        values = decide_folds(settings, examples, Task(target, weight, folds), SECONDS * more)
+        documents = model.support.all_documents(len(training))
+        values = decide_folds(settings, examples, Task(target, weight, folds), SECONDS * more, documents)
     except InputError:
         return None
     if values is None:

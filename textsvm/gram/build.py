@@ -74,11 +74,13 @@ def build_gram(
         case = _with_rows(replace(case, suggest_store=suggest_store), rows)
     if store is not None:
         stored = StoredRows(Store(store).find(request, allowed), request)
-        case = replace(case, stored=stored.complete_share)
+        case = replace(case, stored=1 - len(stored.panels.missing()) / stored.panels.count)
     rates = None
     if len(candidates(case)) > 1:
         case = _with_cache(case, rows)
-        rates = _measured_rates(case, request, rows)
+        rates, read = Rates(), kernel.structure.read(request.examples)
+        if case.stored < 1:
+            rates = Rates(*measured_rate(kernel.rows(read, device) if rows is None else rows))
     decision = plan_gram(case, rates)
     if stored is not None:
         stored.complete(progress)
@@ -121,15 +123,6 @@ def _planned(rows: Any, case: Case, decision: Plan, progress: Progress | None) -
             UserWarning,
         )
     return CachedGram(rows, decision.memory, description)
-
-
-def _measured_rates(case: Case, request: GramRequest, rows: Any) -> Rates:
-    """Rates, with the throughput of the kernel unless the whole matrix is stored."""
-    if case.stored == 1:
-        return Rates()
-    kernel = request.kernel
-    rows = kernel.rows(kernel.structure.read(request.examples), request.device) if rows is None else rows
-    return Rates(*measured_rate(rows))
 
 
 def measured_rate(rows: MatrixRows) -> tuple[float, float]:

@@ -235,18 +235,17 @@ class TermGrams(_MatricesInMemory):
 
     def gram(self, kernel: Kernel, train: Ints | None, progress: Progress | None) -> Gram:
         """Fit a kernel to some of the documents, or to all, and compute its Gram of all."""
-        learnt_from = self.documents if train is None else self.documents.take(train)
         total = None
         for number, (weight, term) in enumerate(kernel.structure.terms):
             step = part_of(progress, number, 1, len(kernel.structure.terms))
-            values, cached = self._values(term, learnt_from, b"" if train is None else train.tobytes(), step)
+            values, cached = self._values(term, train, step)
             total = _added(total, values, weight, reuse=not cached)
             del values
         # Terms of weight 0 have no Gram but are saved with the others.
         fitted = {id(leaf) for _, term in kernel.structure.terms for leaf in term.structure.leaves}
         for leaf in kernel.structure.leaves:
             if id(leaf) not in fitted:
-                leaf.fit(leaf.structure.read(learnt_from))
+                leaf.fit(self._learnt_from(leaf, train))
         whole = DenseGram(total, self.sum_description(kernel))
         del total
         return spread(whole, self.device)
@@ -257,17 +256,20 @@ class TermGrams(_MatricesInMemory):
             self.wanted[term.structure.key] -= 1
         self._cache = {at: rows for at, rows in self._cache.items() if self.wanted[at[0]] > 0}
 
-    def _values(
-        self, term: Kernel, learnt_from: Documents, name: bytes, progress: Progress | None
-    ) -> tuple[Array, bool]:
+    def _learnt_from(self, term: Kernel, train: Ints | None) -> Documents:
+        """The documents from which a term learns; all if it learns nothing."""
+        read: Documents = term.structure.read(self.documents)
+        return read if train is None or not term.structure.learns else read.take(train)
+
+    def _values(self, term: Kernel, train: Ints | None, progress: Progress | None) -> tuple[Array, bool]:
         """The matrix of a term, and whether it is cached."""
-        at = term.structure.key, name if term.structure.learns else b""
+        at = term.structure.key, b"" if train is None or not term.structure.learns else train.tobytes()
         if at in self._cache:
             fitted_term, values = self._cache[at]
             for leaf, fitted in zip(term.structure.leaves, fitted_term.structure.leaves, strict=True):
                 leaf.__dict__.update(vars(fitted))
             return values, True
-        term.fit(term.structure.read(learnt_from))
+        term.fit(self._learnt_from(term, train))
         values = self.matrix(term, term.structure.read(self.documents), progress)
         again = self.wanted[term.structure.key] > 1 or not term.structure.learns
         keep = again and len(self._cache) < self.room

@@ -220,11 +220,6 @@ class StoredRows(PanelRows):
         origin = "found" if not self.made else f"{self.made:,} of {self.panels.count:,} panels made"
         return f"stored in {self._stored.store.folder} ({origin})"
 
-    @property
-    def complete_share(self) -> float:
-        """Fraction of the panels that exist."""
-        return 1 - len(self.panels.missing()) / self.panels.count
-
     def complete(self, progress: Progress | None = None) -> None:
         """Compute the missing panels."""
         if self.panels.missing():

@@ -17,7 +17,7 @@ import numpy as np
 from textsvm.arrays import Array, Floats32, Ints
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import MatrixRows, Sharing
+from textsvm.kernels.contract import Sharing
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -97,12 +97,6 @@ def _tile(recipe: TileRecipe, documents: Documents, piece: tuple[slice, slice]) 
     return recipe.tile(rows, rows if piece[0] == piece[1] else columns)
 
 
-def tiling_of(rows: Any) -> Tiling | None:
-    """How workers compute the whole matrix of prepared rows; None if it is computed here."""
-    kernel = getattr(rows, "kernel", None) if current() is not None else None
-    return None if kernel is None else _tiling(TileRecipe((kernel,), None, rows.device.kind), rows.documents)
-
-
 def _tiling(recipe: TileRecipe, documents: Documents) -> Tiling | None:
     workers = current()
     if workers is None or not recipe.exact_in_tiles(documents):
@@ -133,9 +127,11 @@ def blocks(lengths: Ints, tiles: float) -> list[slice]:
     return [slice(first, last) for first, last in pairwise(bounds)]
 
 
-def whole_gram(rows: MatrixRows, description: str, progress: Progress | None = None) -> DenseGram:
+def whole_gram(rows: Any, description: str, progress: Progress | None = None) -> DenseGram:
     """The whole matrix of prepared rows (`MatrixRows`), computed by workers if that is faster."""
-    tiling = tiling_of(rows)
+    kernel: Any = getattr(rows, "kernel", None) if current() is not None else None
+    recipe = None if kernel is None else TileRecipe((kernel,), None, rows.device.kind)
+    tiling = None if recipe is None else _tiling(recipe, rows.documents)
     if tiling is None:
         return DenseGram(rows.gram(progress), description)
     [matrix] = tiling.matrices(progress)

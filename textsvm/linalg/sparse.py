@@ -262,8 +262,9 @@ def unary_starts(features: AnyArray, counts: Ints32, size: int) -> Ints:
 def unary_frequencies(features: SignedInts, counts: Ints32, starts: Ints) -> Ints:
     """Number of rows that have each column of the unary codes from `starts` on."""
     last = np.bincount(starts[features] + counts - 1, minlength=starts[-1])
-    reached = np.append(np.cumsum(last[::-1])[::-1], 0)  # by entries of this feature and of those behind it
-    return reached[:-1] - np.repeat(reached[starts[1:]], np.diff(starts))
+    np.cumsum(last[::-1], out=last[::-1])  # by entries of this feature and of those behind it
+    last -= np.repeat(np.append(last, 0)[starts[1:]], np.diff(starts))
+    return last
 
 
 def match_unary(columns: Ints, rows: Ints, numbers: Ints) -> Ints:

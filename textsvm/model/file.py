@@ -27,7 +27,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import date, datetime
@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from safetensors import numpy as arrays_file
 
 from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
 from textsvm.errors import MAX_MESSAGE, InputError, os_errors
@@ -138,9 +137,9 @@ def save(model: object, path: str | os.PathLike[str], info: Json | None = None, 
         **header,
         "info": info or {},
     }
-    content = packed(header, arrays)
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    parts = packed(header, arrays)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.writelines(parts)
 
 
 def _trained(model: object) -> TrainedModel:
@@ -596,6 +595,7 @@ _MARK = rb"{\"blake2b\": \""  #: Start of the header in the file: a JSON string 
 #: Most bytes of the header, as in safetensors, and bytes that are hashed at a time.
 _MOST_HEADER, _CHUNK = 100_000_000, 1 << 20
 #: Types of arrays in safetensors.
+_ORDER = ["U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "U8", "BOOL"]  #: In a file
 _TYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * n}": f"<{kind}{n}" for kind in "iuf" for n in (1, 2, 4, 8)}
 
 _Places: TypeAlias = dict[str, tuple[str, tuple[int, ...], int]]
@@ -610,18 +610,25 @@ class Content(NamedTuple):
     file: MappedFile | None  #: That has the arrays, if they are mapped
 
 
-def packed(header: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> bytes:
-    """The bytes of a model file."""
-    text = _as_json({DIGEST: _UNKNOWN, **header})
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return sealed(arrays_file.save(contiguous, metadata={"textsvm": text}))
+def packed(header: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> list[Any]:
+    """The bytes of a model file in parts, as safetensors orders them; its `save` would copy arrays twice."""
+    numbers = {np.dtype(_TYPES[name]): number for number, name in enumerate(_ORDER)}
+    ordered = sorted((numbers[array.dtype], name) for name, array in arrays.items())
+    outer: Json = {"__metadata__": {"textsvm": _as_json({DIGEST: _UNKNOWN, **header})}}
+    data, end = list[AnyArray](), 0
+    for number, name in ordered:
+        data.append(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8))
+        begin, end = end, end + len(data[-1])
+        outer[name] = {"dtype": _ORDER[number], "shape": arrays[name].shape, "data_offsets": [begin, end]}
+    text = json.dumps(outer, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [sealed(len(text).to_bytes(8, "little") + text, data), *data]
 
 
-def sealed(content: bytes) -> bytes:
-    """The bytes of a model file with a correct digest; unchanged if the file has no digest."""
-    end = _end_of_head(content)
-    digest, start = _digest_of(content[:end], [memoryview(content)[end:]])
-    return content[:start] + digest.encode() + content[start + len(digest) :] if start else content
+def sealed(head: bytes, data: Sequence[Any] = ()) -> bytes:
+    """The head of a model file, or all of it, with a correct digest; unchanged if it has no digest."""
+    digest, start = _digest_of(head, data)
+    return head[:start] + digest.encode() + head[start + len(digest) :]
 
 
 def read_content(path: Path) -> Content:
@@ -729,7 +736,7 @@ def _header_of(path: Path, outer: Json) -> Json:
     raise InputError(f"{path} was not written by textsvm (it has no textsvm header)")
 
 
-def _digest_of(head: bytes, data: Iterable[bytes | memoryview]) -> tuple[str, int]:
+def _digest_of(head: bytes, data: Iterable[Any]) -> tuple[str, int]:
     """Digest of a file and its position in the head; ("", 0) if the file has no place for it."""
     start = head.find(_MARK)
     if start < 0:

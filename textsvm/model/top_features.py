@@ -122,8 +122,11 @@ def top_features(
             result += [_heaviest(label, table, table.weights @ mix, n, count) for table in tables]
         else:
             coef = mix @ machines.dual_coef
+            documents = machines.support.documents
+            order = np.argsort(-coef, kind="stable")[:n].tolist() if len(documents) else []
+            heaviest = [Feature(documents.shown(i), float(coef[i])) for i in order if coef[i] > 0]
             patterns = _by_attribution(machines.support, label, coef, n)
-            result.append(patterns or _training_documents(machines.support.documents, label, coef, n))
+            result.append(patterns or TopFeatures(label, "training documents", heaviest))
     return result
 
 
@@ -226,10 +229,3 @@ def _by_attribution(support: Support, label: object, coef: Floats, n: int) -> To
         return None
     heaviest = nlargest(n, totals.items(), key=lambda pair: pair[1])
     return TopFeatures(label, "patterns", [Feature(*pair) for pair in heaviest if pair[1] > 0])
-
-
-def _training_documents(documents: Any, label: object, coef: Floats, n: int) -> TopFeatures:
-    """The support vectors with the largest dual coefficients for a class."""
-    order = np.argsort(-coef, kind="stable")[:n].tolist() if len(documents) else []
-    features = [Feature(documents.shown(i), float(coef[i])) for i in order if coef[i] > 0]
-    return TopFeatures(label, "training documents", features)

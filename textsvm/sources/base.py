@@ -56,6 +56,10 @@ class Support:
         of_sum = kernel.structure.terms[0][1] is not kernel
         return SumRows(kernel, self.documents, device, self.index) if of_sum else self.index[0]
 
+    def all_documents(self, n: int) -> Any:
+        """The documents if all n training examples are support vectors, else None."""
+        return self.documents if len(self.indices) == n else None
+
     @cached_property
     def views(self) -> tuple[View, ...]:
         """Views of the documents; empty with a precomputed kernel matrix."""

@@ -109,6 +109,8 @@ class Documents:
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Documents:
         """The documents at `indices`, in that order, over the same alphabet."""
         indices = np.asarray(indices, dtype=np.int64)
+        if np.array_equal(indices, np.arange(len(self))):
+            return self
         codes, offsets = encoding.gather(self.codes, self.offsets[:-1][indices], self.offsets[1:][indices])
         characters = None if self.characters is None else self.characters.take(indices)
         classes = None if self.classes is None else self.classes[indices]

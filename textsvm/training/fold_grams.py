@@ -197,15 +197,16 @@ def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> Te
 
 
 def decide_folds(
-    settings: Settings, examples: object, task: Task, most_seconds: float = inf
+    settings: Settings, examples: object, task: Task, most_seconds: float = inf, documents: Any = None
 ) -> list[Floats] | None:
     """Decision values of the test part of each fold; None if more than `most_seconds` are predicted.
 
-    `examples` are validated. Values come from the Gram of the fold, or its features: weights of all features
-    take memory for each machine.
+    `examples` are validated, and `documents` encoded if they are given. Values come from the Gram of the
+    fold, or its features: weights of all features take memory for each machine.
     """
     with settings.at_work(devices.select(settings.device)):
-        grams = grams_of(settings, with_classes(settings.source.encode(examples), task.target), task)
+        encoded = settings.source.encode(examples) if documents is None else documents
+        grams = grams_of(settings, with_classes(encoded, task.target), task)
         try:
             if most_seconds < inf and predicted_seconds([settings], grams, task) > most_seconds:
                 return None

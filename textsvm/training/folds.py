@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import AnyArray, Bools, Ints, first_true
+from textsvm.arrays import AnyArray, Ints, first_true
 from textsvm.errors import InputError, RareClassWarning, plural, warn_user
 from textsvm.kernels.base import is_whole
 from textsvm.model.settings import Fold
@@ -219,7 +219,10 @@ class NumberedFolds:
         self.classes = None if target.multilabel else target.classes
         self.groups = np.arange(len(target.values)) if groups is None else groups
         #: Documents that stay in every training part, and the rare classes that require it.
-        self.fixed, self.rare = self._lone()
+        self.fixed, self.rare = np.zeros(len(self.groups), bool), set[int]()
+        if self.classes is not None:
+            self.fixed, lone = in_lone_groups(self.groups, target.values)
+            self.rare.update(lone.tolist())
         self.k = self._most()
 
     def split(self, seed: int | None) -> list[Fold]:
@@ -232,7 +235,9 @@ class NumberedFolds:
             if (lost := self._lost(folds)) is None:
                 return folds
             # All groups of a class are in the same test part: keep the smallest in training from now on.
-            self._fix_smallest_group(lost)
+            self.rare.add(lost)
+            groups, sizes = np.unique(self.groups[self.target.values == lost]), np.bincount(self.groups)
+            self.fixed |= self.groups == groups[sizes[groups].argmin()]
             self.k = self._most()
 
     def _tests(self, values: AnyArray, groups: Ints, seed: int | None) -> list[Ints]:
@@ -281,13 +286,6 @@ class NumberedFolds:
         if notes := [note for note in notes if note]:
             warn_user("; ".join(notes), RareClassWarning)
 
-    def _lone(self) -> tuple[Bools, set[int]]:
-        """Documents in the only group of a class, and the codes of these classes."""
-        if self.classes is None:
-            return np.zeros(len(self.groups), bool), set()
-        fixed, codes = in_lone_groups(self.groups, self.target.values)
-        return fixed, set(codes.tolist())
-
     def _most(self) -> int:
         """Number of folds: as requested, or as many as possible."""
         free = ~self.fixed
@@ -325,12 +323,6 @@ class NumberedFolds:
             return None
         missing = [a for train, _ in folds for a in np.flatnonzero(self._sizes(train) == 0)[:1].tolist()]
         return missing[0] if missing else None
-
-    def _fix_smallest_group(self, label: int) -> None:
-        groups = self.groups[self.target.values == label]
-        sizes = np.bincount(self.groups)
-        self.rare.add(label)
-        self.fixed |= self.groups == min(np.unique(groups), key=lambda group: sizes[group])
 
     def _sizes(self, rows: Any = slice(None)) -> Ints:
         """Number of documents of each class, among some or all."""

@@ -22,7 +22,7 @@ from textsvm.linalg.vectors import Vectors
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.runtime.memory import require_free
+from textsvm.runtime.memory import require_free, trim
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.solvers.feature_machines import ROUGH
 from textsvm.solvers.many_classes import has_many_classes
@@ -30,6 +30,7 @@ from textsvm.solvers.problems import Classification, Labelling, OneClass, Proble
 from textsvm.sources.base import KernelSource
 from textsvm.text.documents import Documents, MultiView
 
+LEARNT = 0.1  #: Share of the memory for the Gram of a kernel that its learnt weights take.
 FEW_SYMBOLS = 1 << 19  #: Symbols below which memory always suffices.
 #: Predicted solver time on a CPU relative to a classifier of texts, which coordinate descent solves. Up
 #: to 42, 8 and, on numbers, 44 were measured for up to 8,000 examples; the first two grow with their number.
@@ -76,11 +77,13 @@ def require_memory(kernel: Kernel, documents: Any, plan: Plan, device: Device) -
     if device.kind == "cpu" and plan.tier != "disk" and isinstance(documents, Documents | MultiView):
         if int(documents.lengths.sum()) < FEW_SYMBOLS:
             return
-        gram, leaves = plan.way == "gram", kernel.structure.leaves
-        pairs = [(leaf.features, leaf.structure.read(documents)) for leaf in leaves if leaf.features]
-        needed = [features.bytes(read, gram) for features, read in pairs]
-        total = max(needed, default=0) if gram else sum(needed)
-        require_free(total, "training is predicted to take", "")
+        trim()
+        gram, leaves = plan.way == "gram", [leaf for leaf in kernel.structure.leaves if leaf.features]
+        needed = [leaf.features.bytes(leaf.structure.read(documents), gram) for leaf in leaves]
+        if gram:  # of one term after the other, beside what all have learnt
+            learnt = [size for leaf, size in zip(leaves, needed, strict=True) if leaf.structure.learns]
+            needed = [max(needed, default=0), round(LEARNT * sum(learnt))]
+        require_free(sum(needed), "training is predicted to take", "")
 
 
 def can_square_hinge(problem: Classification, memory: int, device: Device) -> bool:

@@ -151,15 +151,15 @@ def train(
 
 def decide_test_part(
     settings: ClassifierSettings, examples: Callable[[Ints], Any], labels: Sequence[object], fold: Fold,
-    groups: Ints | None,
+    groups: Ints | None, documents: Any = None,
 ) -> tuple[Floats, AnyArray]:  # fmt: skip
     """Decision values and predictions of the test part of a fold by a model of its training part.
 
-    `examples` selects examples by their indices, `groups` are those of all examples. No values depend on the
-    number of threads of BLAS.
+    `examples` selects examples by their indices, `groups` are those of all examples, and `documents` these,
+    encoded, if they are given. No values depend on the number of threads of BLAS.
     """
     train, test = fold
-    rows, n = np.concatenate([train, test]), len(train)
+    rows = np.sort(np.concatenate(fold))
     if settings.scoring != "accuracy":  # the offsets of a rule are learnt by a whole training
         of_train = None if groups is None else groups[train]
         model = train_here(settings, examples(train), [labels[i] for i in train], groups=of_train)
@@ -167,9 +167,10 @@ def decide_test_part(
             decision = model.decision_function(examples(test))
         return decision, model.rule.predictions(decision)
     read_rows, target, _ = read_training_data(settings, examples(rows), [labels[i] for i in rows], None)
-    folds = [(np.arange(n), np.arange(n, len(rows)))]
+    folds = [(np.searchsorted(rows, train), np.searchsorted(rows, test))]
+    documents = None if documents is None else documents.take(rows)
     with one_blas_thread():
-        values = decide_folds(settings, read_rows, Task(target, None, folds))
+        values = decide_folds(settings, read_rows, Task(target, None, folds), documents=documents)
     assert values is not None  # without a limit of seconds
     return values[0], fold_predictions(settings, values, folds, target)[0]
 
@@ -589,7 +590,10 @@ def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Float
     With the default kernels near-copies of a text are in the same fold.
     """
     target, weight = training.target, training.weight
-    fixed = with_chosen(settings, training.choice, TOLERANCE)
+    fixed = replace(settings, scoring="accuracy", time_budget=None, encoder=None)
+    if choice := training.choice:  # kernel, C and loss of "auto" or "fast"
+        kernel = choice.kernel.__sklearn_clone__()
+        fixed = replace(fixed, kernel=kernel, C=choice.C, loss=choice.loss, tol=TOLERANCE)
     rows = np.arange(len(target.values)) if weight is None else np.flatnonzero(weight)
     groups = target.groups
     if training.choice is not None:
@@ -602,15 +606,6 @@ def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Float
         grams = grams_of(fixed, training.documents, task)
         results = train_and_test([fixed], grams, task, {}, training.progress)
     return out_of_fold_values(results.values[0], task.folds, target)
-
-
-def with_chosen(settings: ClassifierSettings, choice: Choice | None, tol: float) -> ClassifierSettings:
-    """Settings to train without a choice: kernel, C and loss that "auto" or "fast" chose, with `tol`."""
-    fixed = replace(settings, scoring="accuracy", time_budget=None, encoder=None)
-    if choice is None:
-        return fixed
-    kernel = choice.kernel.__sklearn_clone__()
-    return replace(fixed, kernel=kernel, C=choice.C, loss=choice.loss, tol=tol)
 
 
 def scaled(

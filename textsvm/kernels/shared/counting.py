@@ -35,7 +35,7 @@ from textsvm.errors import InputError
 from textsvm.linalg.sparse import MAX_INT32, SERIAL_SIZE, Counts, copy_rows, run_on_ranges
 from textsvm.runtime.compiled import njit, popcount, use_numpy
 from textsvm.runtime.device import array_module, device_of
-from textsvm.runtime.memory import copied, empty, free, joined
+from textsvm.runtime.memory import copied, empty, free, joined, trim
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
@@ -260,6 +260,7 @@ def count_each(
         for q, ids, size in windows(documents, vocabulary):
             yield q, size, count_ids(documents.offsets, q, ids, vocabulary.by_numpy)
         return
+    trim()
     cuts = runs_of(documents.offsets[:-1] // panel_size())
     owns, counts = [replace(vocabulary, keys={}) for _ in cuts], []
     for own, (first, last) in zip(owns, cuts, strict=True):

@@ -153,7 +153,7 @@ class PmerWeights:
         first = self.vocabulary.first
         for length, ids in enumerate(self.vocabulary.find_each(vocabulary)):
             base = first[length] if length < len(first) else 0
-            yield self.table[np.where(ids >= 0, ids + base, -1)]
+            yield self.of(np.where(ids >= 0, ids + base, -1))
 
     def state(self) -> Arrays:
         """Arrays for `from_state`."""

@@ -75,7 +75,7 @@ from textsvm.kernels.spectrum.features import (
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, small, unpack
 from textsvm.linalg.factored import FactoredWeights, as_dense, scipy_sparse, should_factor
 from textsvm.linalg.products import Half
-from textsvm.linalg.sparse import Counts, Sparse, run_on_ranges
+from textsvm.linalg.sparse import Counts, Sparse, count_features, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, scipy, use_numpy
 from textsvm.runtime.device import Device
@@ -516,9 +516,16 @@ class Spectrum(PmerKernel):
 
     def fit(self, documents: Documents, device: Device | None = None) -> Spectrum:
         self.check()
-        if is_weighted(self):
+        if self.odds or (is_weighted(self) and device is not None and device.kind == "cuda"):
             counted = self.features.count(documents, device)
             self.features.fit_counted(counted, np.arange(len(documents)))
+        elif is_weighted(self):
+            vocabulary, dfs = Vocabulary.empty(documents, *self.lengths), [np.empty(0, np.int64)]
+            for _, size, counts in count_each(documents, vocabulary):
+                dfs.append(count_features(counts.features, size))
+                del counts  # before the next length is counted
+            learnt = len(documents), bool(self.idf), None, bool(self.shared)
+            self.weights_ = PmerWeights(vocabulary, np.concatenate(dfs), *learnt)
         return self
 
     def rows(self, documents: Documents, device: Device) -> FeatureKernelRows:
