@@ -4,6 +4,7 @@ import asyncio
 import re
 
 import pytest
+from command import run
 
 pytest.importorskip("httptools")
 
@@ -12,6 +13,7 @@ from test_http import serving
 from textsvm import SVC, CalibratedSVC, Spectrum, save
 from textsvm.apps.serve.app import BOUNDS, RequestLimits, Service
 from textsvm.apps.serve.worker import ServedModel, TextRequest
+from textsvm.runtime import http
 from textsvm.runtime.http import Hosts, HttpAnswer, HttpRequest
 
 
@@ -72,3 +74,17 @@ def test_the_room_of_an_answer_is_estimated_by_its_labels(n_classes, calibrated,
         assert length / 2 <= request.answer_bytes <= 12 * length
         estimates[top] = request.answer_bytes
     assert estimates[1] < estimates[n_classes] == estimates[10**9]
+
+
+def test_options_are_limits_of_the_server(tmp_path, monkeypatch):
+    """Of requests and of clients; the rest of their effect is that of `RequestLimits` and `ClientLimits`."""
+    started = []
+    monkeypatch.setattr(http, "run", lambda service, *rest: started.append((service.limits, rest[-1])))
+    options = ["--max-body", "12345", "--max-characters", "77", "--timeout", "3.5", "--port", "0"]
+    assert run("serve", tmp_path / "m.textsvm", *options, "--quiet").returncode == 0
+    [(limits, clients)] = started
+    assert (limits.max_body, limits.max_characters, limits.timeout) == (12345, 77, 3.5)
+    assert (clients.body, clients.header_seconds if hasattr(clients, "header_seconds") else 3.5) == (
+        12345,
+        3.5,
+    )
