@@ -1,6 +1,7 @@
 """What holds for all lessons of the mail filter: each counts once, and figures say what was seen before."""
 
 import pytest
+from command import run
 from mails import mail, taught_store
 from test_mail_categories import of
 
@@ -67,3 +68,18 @@ def test_a_lesson_keeps_the_beginning_of_a_long_message(kind, tmp_path):
         store = opened.categories.store() if kind == "newsletter" else opened.lessons
         [lesson] = [one for one in store.iterate(messages=True) if one.digest == digest(data)]
     assert lesson.message == data[:MAX_KEPT]
+
+
+def test_the_report_lists_as_many_mistakes_as_are_asked_for(tmp_path):
+    folder = taught_store(tmp_path / "store", 12)
+    with Filter(folder) as opened:
+        opened.learn_all([mail("ham", i) for i in range(50, 54)], "spam")
+    found = []
+    for number in (0, 2, 4):
+        path = tmp_path / f"{number}.html"
+        done = run("mail", "report", path, "--store", folder, "--mistakes", number)
+        assert done.returncode == 0, done.stderr.decode()
+        page = path.read_text(encoding="utf-8")
+        subjects = [mail("ham", i).decode().split("\n")[1].removeprefix("Subject: ") for i in range(50, 54)]
+        found.append(sum(subject in page for subject in subjects))
+    assert found == [0, 2, 4]

@@ -60,6 +60,8 @@ BASES = {
     "compare": "compare {corpus} --cv 2 --json",
     "map": "map {corpus} --json -o out.html",
     "export": "export {model} -o out.html",
+    "devices": "devices",
+    "model": "model {model}",
     "label": "label {corpus} --export out.csv --output out.jsonl",
 }
 #: Option -> corpus, further arguments, first and second value.
@@ -171,6 +173,9 @@ OWN = {
     ("doubts", "--output"): ("t.csv", READ, "", "--output out.csv"),
     ("predict", "--output"): ("t.csv", "--text text", "", "--output out.csv"),
     ("explain", "--output"): ("t.csv", "--text text", "", "--output out.html"),
+    ("devices", "--json"): ("", "", "", "--json"),
+    ("model", "--json"): ("", "", "", "--json"),
+    ("export", "--json"): ("", "", "", "--json"),
     ("export", "--title"): ("", "", "--title One", "--title Two"),
     ("update", "--level"): ("newtree with f.textsvm", "", "--level 1", "--level 2"),
     ("explain", "--similar"): ("t.csv", "--text text", "--similar 1", "--similar 3"),
@@ -208,9 +213,9 @@ ELSEWHERE = {
     "explain": {"--json": "cli_explain"},
     "map": {"--output": "class_map", "--json": "class_map"},
     "verify": dict.fromkeys(["--text", "--label", "--level", "--groups", "--json"], "verification"),
-    "devices": {"--compile": "cli_devices", "--json": "cli_devices"},
-    "model": {"--check": "cli_model", "--json": "cli_model"},
-    "export": {"--to": "export_files", "--output": "export_files", "--json": "export_files"},
+    "devices": {"--compile": "cli_devices"},
+    "model": {"--check": "cli_model"},
+    "export": {"--to": "export_files", "--output": "export_files"},
     "label": {
         **dict.fromkeys(
             [
@@ -238,7 +243,7 @@ ELSEWHERE = {
     "mail unlearn": {"--category": "mail_categories"},
     "mail status": {"--check": "mail_cli", "--json": "mail_cli"},
     "mail import": {"--without-texts": "mail_cli"},
-    "mail report": {"--mistakes": "mail_cli"},
+    "mail report": {"--mistakes": "laws_mail"},
     "mail serve": {
         "--socket": "mail_serve",
         "--tcp": "mail_serve",
@@ -432,10 +437,12 @@ def test_every_option_has_a_row():
     rest = [case for case in options if case not in CASES]
     assert [case for case in rest if not elsewhere(*case)] == []
     short = {"--output": "-o", "--passthrough": "-p", "--embed": "-e", "--verbose": "-v"}
+    untested = []
     for command, option in rest:
         text = (TESTS / f"test_{elsewhere(command, option)}.py").read_text(encoding="utf-8")
         names = option.strip("-"), option.strip("-").replace("-", "_"), f'"{short.get(option)}"'
-        assert any(name in text for name in names), (command, option)
+        untested += [] if any(name in text for name in names) else [(command, option)]
+    assert untested == []
     for command, option in OWN:
         assert option in commands()[command]
 
