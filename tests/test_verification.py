@@ -266,3 +266,25 @@ def test_false_yes_is_that_of_known_texts_whose_author_is_left_out():
     assert result.false_yes == np.mean(alone.max(axis=1) >= result.limits[1])
     assert result.true_yes == np.mean(result.own >= result.limits[1])
     assert result.as_dict()["false_yes"] == result.false_yes
+
+
+def test_no_yes_where_strangers_would_get_it():
+    """Two works of each of six authors, in pairs of authors who write alike: one wins for the other."""
+    writers = [author(seed // 2) for seed in range(6)]
+    texts = [write(book + 10 * a, 600) for a, write in enumerate(writers) for book in (0, 1)]
+    labels = np.repeat([f"author {a}" for a in range(6)], 2).tolist()
+    result = verify(texts, labels, writers[0](50, 600))
+    assert result.reliable
+    assert (result.strangers == 1).mean() > 0.2
+    assert result.limits[1] > 1
+    assert result.scores.max() > 0.8
+    assert "yes" not in result.as_dict()["verdicts"]
+    assert (result.true_yes, result.false_yes) == (0, 0)
+
+
+def test_the_limit_of_yes_bounds_the_share_of_strangers():
+    for n_authors, own in ((4, 0.5), (6, 0.3), (8, 0.25), (5, 0.2)):
+        writers, texts, labels = library(n_authors, 3, own=own)
+        result = verify(texts, labels, writers[0](50, 600), rounds=60)
+        assert result.false_yes <= 0.2
+        assert result.false_yes == np.mean(result.strangers >= result.limits[1])

@@ -50,8 +50,7 @@ class CandidateOptions:
 
 
 @partial(
-    options.with_groups,
-    without={"annotators", "headers", "labels", "negative", "numbers", "vectors", "id"},
+    options.with_groups, without={"annotators", "headers", "labels", "negative", "numbers", "vectors", "id"}
 )
 def compare(
     corpus: options.CorpusPath,

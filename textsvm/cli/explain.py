@@ -137,7 +137,7 @@ def explain(
         _show_summary(console, explained)
     for identifier, result in zip(documents.ids[:MAX_SHOWN], explained, strict=False):
         if not printing.json:
-            _show(console, identifier, result)
+            _show(console, identifier, result, whole=output is None)
     console.lap("print")
     if (more := len(explained) - MAX_SHOWN) > 0 and not printing.json:
         console.say(f"note: {more:,} more documents are not shown; --json prints all")
@@ -155,13 +155,15 @@ def _write_page(
     output.write_lines([html.page(f"Predictions of {name}", lead, articles)])
 
 
-def _show(console: Console, identifier: str, explanation: Explanation) -> None:
-    """Print an explanation."""
+def _show(console: Console, identifier: str, explanation: Explanation, whole: bool) -> None:
+    """Print an explanation, or its first line."""
     head = Text(printable(f"{identifier}: {label_text(explanation.prediction)}"), style="bold")
     if explanation.towards is not None:
-        value = f"  (value {explanation.value:+.4f}, positive for {explanation.towards})"
+        value = f"  (value {explanation.value:+.4f}; above 0 for {explanation.towards})"
         head.append(printable(value), style="not bold dim")
     console.stdout.print(head, soft_wrap=True)
+    if not whole:
+        return
     console.stdout.print(coloured(explanation), soft_wrap=True)
     console.stdout.print(legend(explanation), soft_wrap=True)
     if explanation.merged:

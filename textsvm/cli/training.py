@@ -56,7 +56,7 @@ def fit(
     model = train(settings, training.examples, truth, training.weights, console.stage, training.groups)
     took = sum(model.record.seconds.get(stage, 0.0) for stage in ("features", "gram", "solve"))
     if took >= 1:
-        console.say(f"kernel matrix: {model.record.gram}; took {took:.2g} s")
+        console.say(f"kernel matrix: {model.record.gram}; took {took:,.1f} s")
     console.lap(model.record.seconds)
     if model.record.unfinished:
         warn_user(model.record.unfinished, NotConvergedWarning)

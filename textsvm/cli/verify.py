@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from textsvm.cli import options
@@ -68,23 +69,23 @@ def verify(
     if not all(result.reliable for result in results):
         console.warn("known texts of this length cannot be told apart: no verdict; longer or more texts help")
     elif corpus.groups is None:
-        console.warn("known texts count as works of their own; if some are of one book, name it by --groups")
+        console.say("note: each known text counts as a work; name the book of chapters by --groups")
 
 
 def _show(console: Console, name: str, result: Verification) -> None:
     """Print scores, the largest first, and limits."""
-    order = result.scores.argsort()[::-1]
-    rows = [
-        (printable(result.authors[i]), f"{result.scores[i]:.2f}", result.verdict(result.scores[i]))
-        for i in order[:SHOWN]
-    ]
-    if len(order) > SHOWN:
-        rows.append((f"and {len(order) - SHOWN} more", "", ""))
+    pairs = [(result.authors[i], result.scores[i]) for i in result.scores.argsort()[::-1]]
+    rows = [(printable(author), f"{score:.2f}", result.verdict(score)) for author, score in pairs[:SHOWN]]
+    if len(pairs) > SHOWN:
+        rows.append((f"and {len(pairs) - SHOWN} more", "", ""))
     console.table(printable(name), rows, ("author", "score", "verdict"))
-    low, high = result.limits
+    (low, high), yes, strangers = result.limits, "no score is a yes", np.mean(result.strangers == 1)
+    one = f"{strangers:.0%} have the score 1 for another (more works of each author help)"
+    if high <= 1:
+        yes, one = f"yes from {high:.2f}", f"{result.false_yes:.0%} get one"
     console.line(
-        f"yes from {high:.2f}, no below {low:.2f}: limits with c@1 {result.c_at_1:.2f} and area under ROC "
-        f"{result.auc:.2f} for {plural(len(result.own), 'known piece')} of {result.length:,} characters\n"
-        f"{100 * result.true_yes:.0f} % of these get a yes for their author, by other texts; if the texts of "
-        f"their author are left out, {100 * result.false_yes:.0f} % get one, as texts by nobody here may\n"
+        f"{yes}, no below {low:.2f}: limits with c@1 {result.c_at_1:.2f} and area under ROC {result.auc:.2f} "
+        f"for {plural(len(result.own), 'known piece')} of {result.length:,} characters\n"
+        f"{result.true_yes:.0%} of these get a yes for their author, by other texts; if the texts of their "
+        f"author are left out, {one}, as texts by nobody here may\n"
     )

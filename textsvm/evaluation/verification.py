@@ -15,14 +15,15 @@ against its own author, without the pieces of its group (its text, or its book),
 author, without its own. Two limits on the score are chosen as stylo's `imposters.optimize` does, to maximise
 c@1 (Penas and Rodrigo, ACL 2011): "no" below the first, "yes" from the second, and no answer between them.
 Both kinds of problems have the same weight. A text by nobody of the authors is compared with all of them, and
-has a "yes" for one as often as known pieces have without the texts of their own author (`false_yes`).
+has a "yes" for one as often as known pieces have without the texts of their own author (`false_yes`). The
+second limit is raised until that share is `MOST_FALSE`; above a score of 1 nothing has a "yes".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ MOST_PIECES = 600  #: Pieces of all known texts; of more a sample is drawn
 MOST_OF_ONE = 50  #: Pieces of a disputed text
 LEAST, MOST = 500, 20_000  #: Characters of a piece
 LEAST_AUC = 0.75  #: Least area under the ROC curve at which verdicts are given
+MOST_FALSE = 0.2  #: Largest share of known pieces with a "yes" for another author, without those of their own
 
 
 @with_short_repr
@@ -55,7 +57,7 @@ class Verification:
 
     authors: list[str]
     scores: Floats  #: shape (n_authors,): Share of rounds won
-    limits: tuple[float, float]  #: "No" below the first, "yes" from the second
+    limits: tuple[float, float]  #: "No" below the first, "yes" from the second; above 1: never
     length: int  #: Characters of a piece
     own: Floats = field(repr=False)  #: Scores of known pieces for their own author
     others: Floats = field(repr=False)  #: Scores of known pieces for other authors
@@ -80,8 +82,12 @@ class Verification:
     @property
     def false_yes(self) -> float:
         """Share of known pieces, without the texts of their author, with a "yes" for any of the others."""
-        best = self.others.reshape(-1, len(self.authors) - 1).max(axis=1)
-        return float(np.mean(best >= self.limits[1]))
+        return float(np.mean(self.strangers >= self.limits[1]))
+
+    @property
+    def strangers(self) -> Floats:
+        """Largest score of each known piece without the texts of its author."""
+        return np.asarray(self.others.reshape(-1, len(self.authors) - 1).max(axis=1))
 
     @property
     def reliable(self) -> bool:
@@ -195,7 +201,10 @@ def verify_all(
                         progress(len(results) * rounds + i + 1, len(asked) * rounds)
                 own, others = own[game.has_other_group] / rounds, others[game.is_other] / rounds
                 mean, limits = scores.mean(axis=0) / rounds, _limits(own, others)
-                results[name] = Verification(names, mean, limits, length, own, others, left_out)
+                result = Verification(names, mean, limits, length, own, others, left_out)
+                largest = float(np.sort(result.strangers)[::-1][int(MOST_FALSE * len(pieces))])
+                high = max(limits[1], (int(50 * largest) + 1) / 50)
+                results[name] = replace(result, limits=(limits[0], high))
     return [results[name] for name in disputed]
 
 
@@ -342,7 +351,6 @@ def _c_at_1(own: Floats, others: Floats, low: float, high: float) -> float:
 
 def _limits(own: Floats, others: Floats) -> tuple[float, float]:
     """The limits of the largest c@1; of equal ones the narrowest."""
-    grid = np.linspace(0, 1, 51)
-    pairs = [(low, high) for low in grid for high in grid if low <= high]
+    pairs = combinations_with_replacement(np.linspace(0, 1, 51), 2)
     best = max(pairs, key=lambda pair: (round(_c_at_1(own, others, *pair), 9), pair[0] - pair[1]))
     return float(best[0]), float(best[1])

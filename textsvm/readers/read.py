@@ -31,13 +31,7 @@ from textsvm.readers.files import (
 )
 from textsvm.readers.mail import is_mail, is_surely_mail, read_mail
 from textsvm.readers.mail_header import is_outlook
-from textsvm.readers.plain_text import (
-    is_conll,
-    is_lines,
-    read_conll,
-    read_folders,
-    read_lines,
-)
+from textsvm.readers.plain_text import is_conll, is_lines, read_conll, read_folders, read_lines
 from textsvm.readers.plausible import checked
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format

@@ -22,15 +22,7 @@ import numpy as np
 from textsvm.arrays import AnyArray, Array, Floats
 from textsvm.errors import InputError
 from textsvm.readers.corpus import FIRST_INDEX, Corpus, ReadOptions, concatenate_corpora
-from textsvm.readers.files import (
-    NUMPY,
-    File,
-    FileOnDisk,
-    InputFiles,
-    Problems,
-    check_expansion,
-    read_files,
-)
+from textsvm.readers.files import NUMPY, File, FileOnDisk, InputFiles, Problems, check_expansion, read_files
 from textsvm.readers.plain_text import part_of
 from textsvm.runtime.compiled import scipy
 

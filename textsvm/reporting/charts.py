@@ -42,6 +42,8 @@ SHAPES = {
     "■": "m-.9 -.9h1.8v1.8h-1.8z",
     "▲": "m0 -1.1l1.1 2h-2.2z",
     "◆": "m0 -1.2l1.2 1.2l-1.2 1.2l-1.2 -1.2z",
+    "▼": "m0 1.1l1.1 -2h-2.2z",
+    "✚": "m-.4 -1.2h.8v.8h.8v.8h-.8v.8h-.8v-.8h-.8v-.8h.8z",
 }
 KEY_LINE = 17  #: Height of a line of the key, in pixels
 _FILE_STYLE = (
@@ -57,6 +59,7 @@ _FILE_STYLE = (
     f".{name}.area, .{name}.point, text.{name} {{ fill: {colour}; }}"
     for name, colour in COLOURS.items()
 )
+_XMLNS = 'xmlns="http://www.w3.org/2000/svg"'
 _SVG_HEAD = re.compile(r'<svg viewBox="0 0 (\d+) (\d+)"')
 _FILE_SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
 _KEY_ENTRY = re.compile(r'<li class="(c\d+)"[^>]*>(.*?)</li>')
@@ -108,6 +111,7 @@ class Chart:
         self.title, self.width, self.height, self.log_x, self.log_y = title, width, height, x.log, y.log
         self.x, self.y = x.span, y.span
         self.parts: list[str] = []
+        self._names: list[tuple[float, float, float]] = []  #: Left and right end, and row, of each name
         floor, right = height - BOTTOM, width - RIGHT
         for value in ticks(*self.y) if y.ticks is None else y.ticks:
             at = self.py(value)
@@ -170,6 +174,16 @@ class Chart:
         """Points, drawn as the round caps of a path."""
         points = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in self._pixels(xs, ys))
         self.parts.append(f'<path class="dots {style}" stroke-width="{2 * radius:g}" d="{points}"/>')
+
+    def name(self, x: float, y: float, name: str, style: str, mark: str = "") -> None:
+        """A name at a point, or beside it, in the nearest free row; at its left in the right part."""
+        end, at, row = self.px(x) > 0.7 * self.width, self.px(x), self.py(y) + 4
+        text, shift = (f"{name} {mark}" if end else f"{mark} {name}").strip(), 0 if mark else 7
+        left, right = (at - 7 * len(text), at - shift) if end else (at + shift, at + 7 * len(text))
+        while any(abs(row - other) < 12 and left < b and a < right for a, b, other in self._names):
+            row += 3
+        self._names.append((left, right, row))
+        self.text(right if end else left, row, text, f"name {style}{' end' if end else ''}")
 
     def points(
         self, xs: ArrayLike, ys: ArrayLike, style: str, shape: str, titles: Sequence[str], radius: float
@@ -296,14 +310,12 @@ def stacked(page: str) -> str:
         chart = _FILE_SIZE.search(svg)
         parts.append(svg.replace("<svg ", f'<svg y="{height}" ', 1))
         width, height = max(width, int(chart[1])), height + int(chart[2])  # type: ignore[index]
-    xmlns = 'xmlns="http://www.w3.org/2000/svg"'
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return f"<svg {xmlns} {size}>{''.join(parts)}</svg>\n"
+    return f"<svg {_XMLNS} {size}>{''.join(parts)}</svg>\n"
 
 
 def _alone(svg: str, key: list[tuple[str, str]]) -> str:
     """An SVG element of a page as a file, with the lines of the key (style, escaped name) below."""
-    xmlns = 'xmlns="http://www.w3.org/2000/svg"'
     head = _SVG_HEAD.match(svg)
     assert head is not None
     width, height = int(head[1]), int(head[2])
@@ -313,7 +325,7 @@ def _alone(svg: str, key: list[tuple[str, str]]) -> str:
         for i, (colour, name) in enumerate(key)
     )
     whole = height + KEY_LINE * len(key)
-    start = f'<svg {xmlns} width="{width + 12}" height="{whole}" viewBox="-6 0 {width + 12} {whole}"'
+    start = f'<svg {_XMLNS} width="{width + 12}" height="{whole}" viewBox="-6 0 {width + 12} {whole}"'
     behind = f'<style>{style}</style><rect x="-6" width="{width + 12}" height="{whole}" fill="#ffffff"/>'
     body = svg[head.end() : -len("</svg>")].replace("</title>", f"</title>{behind}", 1)
     return f"{start}{body}{lines}</svg>\n"

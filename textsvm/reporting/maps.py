@@ -17,7 +17,7 @@ from textsvm.reporting.formatting import cut, html_table, label_text, safe, sect
 from textsvm.runtime.compiled import scipy
 
 MOST_LEAVES = 150  #: Leaves of a tree; a larger tree is not drawn
-PALETTE = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13)  #: Numbers of the colours of classes
+PALETTE = (3, 4, 5, 13, 9, 8, 11, 12, 10, 6, 2, 1)  #: Colours of classes, last those of for and against
 MOST_NAMED = 50  #: Maximum number of documents whose names are shown on the map
 _LEAF = 18  #: Height of a leaf in pixels
 _MOST_SYMBOLS = 40  #: Maximum number of symbols of a name
@@ -45,7 +45,7 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
     if classes and not named:
         for code, name in enumerate(classes):
             x, y = mapped.documents.points[mapped.label == code].mean(0)
-            _write_name(chart, x, y, name, colour_of(code), f"{shape_of(code)} ")
+            chart.name(x, y, cut(name, _MOST_SYMBOLS), colour_of(code), shape_of(code))
     key = [(f"{shape_of(code)} {name}", colour_of(code)) for code, name in enumerate(classes)]
     more = " The name of a class stands at the mean of its documents." if classes and not named else ""
     sections.append(card("Map of the documents", chart, key, _COMPONENTS + more, wide=True, first=len(key)))
@@ -111,16 +111,8 @@ def _scatter(
         part, hovers = points[rows], [titles[i] for i in rows]
         chart.points(part[:, 0], part[:, 1], colour_of(code), shape_of(code), hovers, 4 if names else 3)
     for (x, y), name, code in zip(points, names, codes.tolist(), strict=False):
-        _write_name(chart, x, y, name, colour_of(code))
+        chart.name(x, y, cut(name, _MOST_SYMBOLS), colour_of(code))
     return chart
-
-
-def _write_name(chart: Chart, x: float, y: float, name: str, style: str, before: str = "") -> None:
-    """Write a name beside a point, at its left in the right part of the chart; `before` marks it."""
-    shift, end, text = (0.0 if before else 7.0), "", before + cut(name, _MOST_SYMBOLS)
-    if chart.px(x) > 0.7 * chart.width:
-        shift, end, text = -shift, " end", f"{cut(name, _MOST_SYMBOLS)} {before.strip()}".strip()
-    chart.text(chart.px(x) + shift, chart.py(y) + 4, text, f"name {style}{end}")
 
 
 def _tree(mapped: ClassMap, names: Sequence[str]) -> str:

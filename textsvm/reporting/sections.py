@@ -407,7 +407,7 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
 def explanation_section(name: str, explanation: Explanation) -> str:
     """A document: its passages by their contribution, the whole text in colours, and similar texts."""
     towards, against = sides(explanation)
-    meaning = "" if explanation.towards is None else f", positive for {towards}"
+    meaning = "" if explanation.towards is None else f"; above 0 for {towards}"
     verdict = f"{label_text(explanation.prediction)}, value {explanation.value:+.4f}{meaning}"
     styles = key({"c2": f"speaks for {safe(towards)}", "c1": f"speaks for {safe(against)}"})
     head = f'<article><h3>{safe(name)}</h3><p class="note">{safe(verdict)}</p>{styles}'
