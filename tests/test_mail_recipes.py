@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from mail_servers import HAM, NEWSLETTER, PYTHONPATH, ROOT, SPAM, UNSURE, VERSION, free_port, toy, until
+from test_mail_servers import Next, crlf, listening
 
 from textsvm.apps.mail.client import ask
 
@@ -235,28 +236,33 @@ def test_mutt(home):
 # Postfix
 
 
-def postfix_script(home, code=0):
-    """Run the script with a sendmail that exits with this code."""
-    text = recipe("postfix").replace("/usr/sbin/sendmail", str(home.bin / "sendmail"))
+def postfix_script(home, port):
+    """Run the script, whose messages go to this port."""
+    text = recipe("postfix").replace("10026", str(port)).replace("/usr/bin/python3", sys.executable)
+    text = text.replace("/usr/local/bin", str(home.bin)).replace("/var/lib/textsvm", str(home.socket.parent))
     home.script("textsvm-filter", text)
-    sendmail = f'#!/bin/sh\necho "$@" > {home.path}/given\ncat > {home.path}/sent\nexit {code}\n'
-    home.script("sendmail", sendmail)
-    command = ["textsvm-filter", "-f", "a@example.org", "--", "b@example.org", "c@example.org"]
-    return home.run(*command, data=SPAM, TMPDIR=str(home.path))
+    return home.run("textsvm-filter", "a@example.org", "b@example.org", data=SPAM)
 
 
 def test_postfix_script(home):
-    found = postfix_script(home)
+    pytest.importorskip("aiosmtpd")
+    kept = Next()
+    with listening(False, kept) as next:
+        found = postfix_script(home, next.sockets[0].getsockname()[1])
     assert (found.returncode, found.stdout, found.stderr) == (0, b"", b"")
-    assert (home.path / "sent").read_bytes() == SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
-    assert (home.path / "given").read_text() == "-G -i -f a@example.org -- b@example.org c@example.org\n"
-    assert not list(home.path.glob("tmp.*"))
-    assert postfix_script(home, 67).returncode == 67  # what sendmail says is passed on
+    marked = SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
+    assert kept.kept == [("a@example.org", ["b@example.org"], crlf(marked))]
+    found = postfix_script(home, free_port())  # nobody listens
+    assert (found.returncode, found.stderr) == (75, b"")
+    assert b"refused" in found.stdout
 
 
 def test_postfix_script_without_a_server_has_postfix_keep_the_mail(down):
-    assert postfix_script(down).returncode == 75
-    assert not (down.path / "sent").exists()
+    pytest.importorskip("aiosmtpd")
+    kept = Next()
+    with listening(False, kept) as next:
+        assert postfix_script(down, next.sockets[0].getsockname()[1]).returncode == 75
+    assert kept.kept == []
 
 
 # Dovecot

@@ -1,5 +1,7 @@
 """`textsvm mail serve` with the filter itself."""
 
+import json
+import os
 import signal
 import socket
 import subprocess
@@ -7,7 +9,8 @@ import sys
 
 import pytest
 from command import fails
-from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process, until
+from command import run as run_command
+from mail_servers import HAM, PYTHONPATH, SPAM, UNSURE, free_port, process, until
 from test_mail_client import CLIENT
 
 from textsvm.apps.mail.client import ask, run
@@ -45,8 +48,8 @@ def test_it_learns_and_remembers(tmp_path, monkeypatch):
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
         first, second = started.stderr.read().decode().splitlines()
-        assert first == f"answering at {server}"
-        assert "every message is unsure until spam and ham are learnt" in second
+        assert "every message is unsure until spam and ham are learnt" in first
+        assert second == f"answering at {server}"
     assert not server.exists()
     with serve(store):
         assert ask(str(server), "REPORT SPAMC/1.5\r\n", SPAM)[1] == before
@@ -101,6 +104,53 @@ serve(Slow(store), [listen(store / "socket")], print)
         assert lesson.poll() is None
         end.touch()
         assert lesson.wait(60) == 0
+
+
+def test_lessons_wait_for_a_server(tmp_path, monkeypatch, capfd):
+    """Also those of a client with another umask; the oldest first; a file that is no message stays."""
+    store = tmp_path / "store"
+    spool = store / "spool"
+    monkeypatch.setenv("TEXTSVM_MAIL", str(store))
+    for name, data in (("spam", SPAM), ("ham", HAM), ("more", UNSURE)):
+        (tmp_path / name).write_bytes(data)
+    assert run(["learn", "--as", "spam", str(tmp_path / "spam")]) == 3  # there was no server ever
+    assert "no server at" in capfd.readouterr().err
+    assert not store.exists()
+    with serve(store):
+        assert spool.stat().st_mode & 0o777 == 0o700
+        assert run(["learn", "--as", "spam", str(tmp_path / "more")]) == 0
+    mask = os.umask(0o077)
+    try:
+        for words in (["--as", "ham", "spam"], ["--as", "spam", "spam"], ["--as", "ham", "ham"]):
+            assert run(["learn", *words[:2], str(tmp_path / words[2])]) == 0
+            assert f"the message waits in {spool}" in capfd.readouterr().err
+        assert run(["unlearn", str(tmp_path / "more")]) == 0
+    finally:
+        os.umask(mask)
+    assert [path.stat().st_mode & 0o777 for path in spool.iterdir()] == [0o640] * 4
+    (spool / "1.2.spam").write_bytes(b"")
+    (spool / "2.2.ham").symlink_to(tmp_path / "ham")
+    os.mkfifo(spool / "3.2.ham")
+    with serve(store) as started:
+        assert kind(store / "socket", SPAM) == "Spam"
+        assert kind(store / "socket", HAM) == "Ham"
+        assert sorted(path.name for path in spool.iterdir()) == ["1.2.spam", "2.2.ham", "3.2.ham"]
+        started.send_signal(signal.SIGTERM)
+        said = started.stderr.read().decode()
+        assert said.count(" is not learnt: ") == 3
+        assert f"learnt from {spool}: 4\n" in said
+        assert f"answering at {store / 'socket'}\n" in said
+    assert json.loads(run_command("mail", "status", "--store", store, "--json").stdout)["ham"] == 1
+
+
+def test_an_error_comes_before_the_line_that_it_answers(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for option in (["--smtp", port, "--next", "127.0.0.1:1"], ["--milter", port], ["--tcp", port]):
+            result = run_command("mail", "serve", "--store", tmp_path / option[0], *option)
+            assert result.returncode == 3
+            assert b"cannot listen at" in result.stderr
+            assert b"answering at" not in result.stderr
 
 
 def test_wrong_usage(tmp_path):

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -119,6 +120,46 @@ def test_nothing_is_taken_that_cannot_be_handed_on(between):
     line.rset()
     assert data_answers(line, ["b@example.org"], b"Subject: x\r\n\r\nBREAK") == [451]
     assert next.kept == []
+
+
+@pytest.mark.parametrize("protocol", ["smtp", "lmtp"])
+def test_the_end_waits_for_the_answer_to_a_message_that_went_on(protocol, tmp_path):
+    """The sender would send it again; a message that comes during the end goes nowhere."""
+    pytest.importorskip("aiosmtpd")
+    taken, go, lmtp, port = threading.Event(), threading.Event(), protocol == "lmtp", free_port()
+    connect = smtplib.LMTP if lmtp else smtplib.SMTP
+
+    class Slow(Next):
+        async def handle_DATA(self, server, session, envelope):
+            taken.set()
+            await asyncio.to_thread(go.wait, 20)
+            return await super().handle_DATA(server, session, envelope)
+
+    kept = Slow()
+    with (
+        listening(lmtp, kept) as next,
+        toy(tmp_path / "socket", f"{protocol}={port},127.0.0.1:{next.sockets[0].getsockname()[1]}") as server,
+        connect("127.0.0.1", port, timeout=20) as first, connect("127.0.0.1", port, timeout=20) as second,
+        ThreadPoolExecutor() as pool,
+    ):  # fmt: skip
+        second.ehlo_or_helo_if_needed()
+        answer = pool.submit(data_answers, first, ["b@example.org"], crlf(HAM))
+        assert taken.wait(20)
+        server.terminate()
+        until(lambda: refuses(port))
+        assert data_answers(second, ["c@example.org"], crlf(SPAM)) == [451]
+        go.set()
+        assert answer.result(20) == [250]
+        assert server.wait(20) == 0
+    assert [recipients for _, recipients, _ in kept.kept] == [["b@example.org"]]
+
+
+def refuses(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 # Milter: the mail server's side of Sendmail's protocol, as far as it takes.

@@ -1385,7 +1385,7 @@ def test_the_document_of_the_interface(server):
 
 
 @pytest.mark.slow
-def test_schemathesis_finds_nothing(models):
+def test_schemathesis_finds_nothing(models, tmp_path):
     """Requests that fit the document, and others; models refuse some that fit: wrong columns, no labels."""
     pytest.importorskip("schemathesis")
     program = Path(sys.executable).with_name("schemathesis")
@@ -1400,7 +1400,7 @@ def test_schemathesis_finds_nothing(models):
             "1",
             "--no-color",
         ]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        said = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
         assert said.returncode == 0, said.stdout
         assert server.predict(model="two", text="a")[0] == 200
         assert server.metrics()["textsvm_requests_total", 'code="400"'] > 20

@@ -114,8 +114,7 @@ class Console:
 
         self.stderr = Stderr(stderr=True, highlight=False, soft_wrap=True)
         self.stdout = RichConsole(stderr=stdout_taken, quiet=quiet and stdout_taken, highlight=False)
-        self._stdout_taken = stdout_taken
-        self.quiet = quiet
+        self._stdout_taken, self.quiet = stdout_taken, quiet
         self.warned: list[str] = []  #: Warnings that were printed
         self.counts = True  # whether lines of output are counted
         self.seconds: dict[str, float] = {}  #: Wall time of the stages of the command so far
@@ -154,8 +153,7 @@ class Console:
         Returns the seconds of all stages so far, and "total".
         """
         now = time.perf_counter()
-        measured = {stages: now - self._clock} if isinstance(stages, str) else stages
-        for stage, spent in measured.items():
+        for stage, spent in ({stages: now - self._clock} if isinstance(stages, str) else stages).items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
         self._clock = now
         return {**self.seconds, "total": now - self._started}

@@ -41,8 +41,7 @@ def corpus(
 def _show(console: Console, summary: Json) -> None:
     console.table(f"{summary['source']} ({summary['format']})", list(_facts(summary)))
     if summary["labels"]:
-        shown = list(summary["labels"].items())[:20]
-        rows = [(str(name), f"{count:,}") for name, count in shown]
+        rows = [(str(name), f"{count:,}") for name, count in list(summary["labels"].items())[:20]]
         if len(summary["labels"]) > 20:
             rows.append((f"and {len(summary['labels']) - 20} more", ""))
         if summary["unlabelled"]:

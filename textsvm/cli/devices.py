@@ -34,8 +34,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, n_threads
 
 DOCUMENTS = 2000  #: Documents of a training: enough for the planner to choose the methods for large data.
-#: Maximum memory of a process on the GPU.
-BYTES_PER_PROCESS = 2 << 30
+BYTES_PER_PROCESS = 2 << 30  #: Maximum memory of a process on the GPU.
 OF_VECTORS = ("linear", "polynomial", "gaussian", "sigmoid")
 
 

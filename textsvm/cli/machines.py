@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from textsvm.kernels.options import Option
 
 T = TypeVar("T")
-#: Names with which a classifier sets or chooses its kernel, as in `textsvm.SVC`.
-DEFAULTS = ("auto", "fast")
+DEFAULTS = ("auto", "fast")  #: Names with which a classifier sets or chooses its kernel, as in `textsvm.SVC`.
 _text = partial(option_field, panel="Text")
 _machine = partial(option_field, panel="Machine")
 Normalise = Enum("Normalise", {"unicode": "unicode", "paper": "paper", "none": "none"})

@@ -62,8 +62,7 @@ def map(
     from textsvm.runtime.device import to_host
     from textsvm.training.train import prepare
 
-    output = drawing.checked(corpus)
-    console = Console(printing.quiet)
+    output, console = drawing.checked(corpus), Console(printing.quiet)
     compared = settings.checked(lambda: ClassifierSettings(drawing.kernel.single("fast")))
     documents = corpora.read(console, corpus, reading, options.NoLearning(), kernel=compared.kernel)
     compared = settings.settle(console, compared, drawing.kernel.named, documents, auto=False)

@@ -63,8 +63,7 @@ class RecordedOptions:
         named[DECIMAL] = detected.get(DECIMAL)
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
         of_files = info.get("format") in ("folders", "file")
-        headers = reading.get("headers") is True
-        return cls(**strings, headers=headers, of_files=of_files, columns=columns)
+        return cls(**strings, headers=reading.get("headers") is True, of_files=of_files, columns=columns)
 
 
 def predicts(model: TrainedModel) -> str:

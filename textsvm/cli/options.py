@@ -35,8 +35,7 @@ def option_field(help: str, *names: str, default: Any = None, **settings: Any) -
     return field(default=default, metadata={"option": option(help, *names, **settings)})
 
 
-#: Seeds of NumPy's `RandomState`.
-seed_field = partial(option_field, default=0, min=0, max=(1 << 32) - 1)
+seed_field = partial(option_field, default=0, min=0, max=(1 << 32) - 1)  #: Seeds of NumPy's `RandomState`.
 _labels = partial(option_field, panel="Labels")
 _reading = partial(option_field, panel="Reading")
 _folds = partial(option_field, panel="Folds")
@@ -46,8 +45,7 @@ _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 #: Commands with more options show RARE_OPTIONS and the options for parameters of kernels only with
 #: --help-all.
 MANY_OPTIONS = 30
-#: Columns of a terminal from which a table of options fits.
-NARROW = 60
+NARROW = 60  #: Columns of a terminal from which a table of options fits.
 KERNEL_PANEL = "Kernel"
 RARE_OPTIONS = {
     "negative", "part", "numbers", "vectors", "labels", "headers", "level", "weights",

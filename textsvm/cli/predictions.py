@@ -104,8 +104,7 @@ class Printer:
         self._values, self._least = values, least
         self._kernel = model.kernel
         self._drift = Drift(model, model.info.get("drift"))
-        self._short = ShortTexts(self._drift.support)
-        self._format = format
+        self._short, self._format = ShortTexts(self._drift.support), format
         self._table: LabelledRows | None = None
         self._listed: list[Json] = []  #: Rows of JSON
         self._missing = Counter[str]()  #: Texts that are names of a missing value

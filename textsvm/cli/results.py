@@ -139,8 +139,7 @@ def report_on_folds(
         ("written by", f"textsvm {__version__}"),
     ]  # fmt: skip
     results = results_of(result, truth_of(corpus), positive)
-    texts = corpus.texts if with_texts else None
-    return report_of_folds(results, texts, corpus.ids, title, facts, mistakes)
+    return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
 
 
 def by_group(

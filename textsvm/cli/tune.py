@@ -70,8 +70,7 @@ class SearchOptions:
         if self.minutes is not None and not self.minutes > 0:
             raise WrongUsage(f"--minutes must be positive, got {self.minutes:g}")
         if self.resume is not None:
-            others = {"the corpus": corpus, "the model": self.output}
-            Output("--resume", self.resume, SEARCH).checked(others)
+            Output("--resume", self.resume, SEARCH).checked({"the corpus": corpus, "the model": self.output})
         if self.output is None:
             return None
         return Output("-o", self.output, MODEL, self.force).checked({"the corpus": corpus})
@@ -83,8 +82,7 @@ class SearchOptions:
         try:
             yield path
         except BaseException:
-            settings = path.read_text("utf-8") if path.exists() else ""
-            if n := settings.count('\n{"setting"'):
+            if n := (path.read_text("utf-8") if path.exists() else "").count('\n{"setting"'):
                 console.say(f"note: {plural(n, 'setting')} tried so far; continue with --resume {path}")
             elif not named:
                 path.unlink(missing_ok=True)

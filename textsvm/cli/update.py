@@ -67,8 +67,7 @@ def update(
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
     values = ((name, vars(source)[name]) for name in ("text", "label", "table", "level"))
     columns = {name: column for name, column in values if column not in (None, [])}
-    files = retraining.UpdateFiles(new, corpus, columns)
-    report = retraining.update(console, target, fitted, model, files)
+    report = retraining.update(console, target, fitted, model, retraining.UpdateFiles(new, corpus, columns))
     report = {"model": str(target.path), **report, "seconds": console.lap("compare")}
     console.print_json(report) if printing.json else _show(console, report)
 

@@ -23,10 +23,7 @@ from textsvm.reporting.formatting import SHARES, format_metric, safe
 from textsvm.runtime.files import replacing
 
 # Margins for tick labels and axis titles, in pixels.
-LEFT = 52
-RIGHT = 18
-TOP = 30
-BOTTOM = 42
+LEFT, RIGHT, TOP, BOTTOM = 52, 18, 30, 42
 WIDE = 760  #: Width of a chart as wide as the page, in pixels
 LINE_HEIGHT = 46  #: Height of a line of `intervals_chart`, in pixels
 BAR = 20  #: Height of a bar of `bars_chart`, in pixels

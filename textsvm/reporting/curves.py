@@ -95,8 +95,7 @@ def margins(results: Results) -> str:
     """Histograms of the lead of the predicted class, for correct and wrong predictions."""
     if results.task != "multiclass":
         return ""
-    lead = leads(results)
-    right = results.truth == results.predicted
+    lead, right = leads(results), results.truth == results.predicted
     low, high = np.percentile(lead, [0.5, 99.5]).tolist()
     low, high = min(low, 0.0), max(high, low + 1e-6)
     edges = np.linspace(low, high, BINS + 1)

@@ -153,8 +153,7 @@ def _confusion(results: Results) -> str:
     head = "".join(f"<th>{safe(label)}</th>" for label in results.labels)
     two, rows = len(results.labels) == 2, []
     for a, (label, counts) in enumerate(zip(results.labels, results.confusion, strict=True)):
-        total = max(1, sum(counts))
-        cells = ""
+        total, cells = max(1, sum(counts)), ""
         for b, count in enumerate(counts):
             name = f' id="cell-{a}{b}"' if two else ""  # for the page's script
             cells += (

@@ -121,8 +121,7 @@ def _tree(mapped: ClassMap, names: Sequence[str]) -> str:
         return ""
     drawn = scipy.cluster.hierarchy.dendrogram(mapped.tree, no_plot=True)
     title = f"Tree of the {'classes' if mapped.classes else 'documents'}"
-    top = float(mapped.tree[-1, 2]) or 1.0
-    leaves = [names[i] for i in drawn["leaves"]]
+    top, leaves = float(mapped.tree[-1, 2]) or 1.0, [names[i] for i in drawn["leaves"]]
     # Room at the right for the names: the axis goes on below 0 without ticks.
     room = 0.012 * max(len(cut(name, _MOST_SYMBOLS)) for name in leaves) * top
     x = Axis((-top, room), "distance at which clusters join", lambda x: plain(-x), [-top, -top / 2, 0])

@@ -54,8 +54,7 @@ class Report:
     title: str
     results: Results  #: With intervals
     facts: list[tuple[str, str]]  #: Names and values: the model, this evaluation
-    #: shape (n,): Symbols of each document as the model reads it.
-    lengths: Ints = field(repr=False)
+    lengths: Ints = field(repr=False)  #: shape (n,): Symbols of each document as the model reads it.
     mistakes: list[Mistake]  #: The worst first
     slices: Slices | None = None
     beside: SideBySide | None = None  #: Several models, this model first
@@ -200,8 +199,7 @@ def report_of_folds(
 def worst(results: Results, most: int) -> list[int]:
     """Indices, among the judged documents, of the worst mistakes."""
     how_bad = np.where(results.wrong, np.abs(how_wrong(results)), -1.0)
-    order = np.argsort(-how_bad, kind="stable")[:most]
-    return [i for i in order.tolist() if results.wrong[i]]
+    return [i for i in np.argsort(-how_bad, kind="stable")[:most].tolist() if results.wrong[i]]
 
 
 def explain_within_budget(

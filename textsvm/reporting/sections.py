@@ -394,8 +394,7 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
     if explanation is None:
         text = safe(cut(mistake.text, SHOWN_SYMBOLS))
         return f'{head}<div class="document" dir="auto">{text}</div></article>'
-    beginning = explanation.text[:SHOWN_SYMBOLS]
-    symbols = explanation.symbols[:SHOWN_SYMBOLS]
+    beginning, symbols = explanation.text[:SHOWN_SYMBOLS], explanation.symbols[:SHOWN_SYMBOLS]
     coloured = "".join(_coloured(piece, step) for piece, step in runs(beginning, symbols))
     more = len(explanation.text) - len(beginning)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""

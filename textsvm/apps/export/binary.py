@@ -20,24 +20,16 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
 
 Hashes = NDArray[np.uint32]
-#: First bytes of the file.
-MAGIC = b"TEXTSVM\0"
-#: Version 4 has classes of ignorable code points, for the form "unicode", version 5 tokenizers.
-VERSION = 5
-#: Bytes of the unit of offsets.
-UNIT = 8
-#: Largest number of symbols of a text without a limit.
-NONE = 0xFFFFFFFF
+MAGIC = b"TEXTSVM\0"  #: First bytes of the file.
+VERSION = 5  #: Version 4 has classes of ignorable code points, for the form "unicode", version 5 tokenizers.
+UNIT = 8  #: Bytes of the unit of offsets.
+NONE = 0xFFFFFFFF  #: Largest number of symbols of a text without a limit.
 #: Words of records.
 HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, TOKENIZER_WORDS = 64, 8, 16, 32, 16
-#: First of the two words of the checksum in the header.
-CHECKSUM = 36
-#: Word of the header with the number of columns.
-COLUMNS = 38
-#: Start values of the two hashes of a string of symbols.
-SEEDS = (0x9E3779B9, 0x7F4A7C15)
-#: Multipliers of the two hashes.
-STEPS = (0x85EBCA6B, 0xC2B2AE35)
+CHECKSUM = 36  #: First of the two words of the checksum in the header.
+COLUMNS = 38  #: Word of the header with the number of columns.
+SEEDS = (0x9E3779B9, 0x7F4A7C15)  #: Start values of the two hashes of a string of symbols.
+STEPS = (0x85EBCA6B, 0xC2B2AE35)  #: Multipliers of the two hashes.
 TASKS = ("classes", "labels", "number", "novelty")
 COMBINATIONS = ("identity", "difference", "ovo")
 NORMAL_FORMS = {"none": 0, "unicode": 1, "paper": 2}
@@ -47,16 +39,11 @@ PIECES, MEAN = 4, 2
 COUNTS = ("count", "presence", "log", "intersection")
 #: Codes of the types of weights and factors; 0 is no array.
 TYPES = {np.dtype(np.float32): 1, np.dtype(np.float64): 2}
-#: Strings per bucket.
-PER_BUCKET = 2
-#: Counts c whose 1 + ln c the file has.
-LOGS = 1024
-#: Type of factors that are the first element of each row of weights.
-IN_ROW = 5
-#: Tags that a reader may read behind the end.
-SCANNED = 4
-#: Code points of a block of the Unicode tables.
-BLOCK = 128
+PER_BUCKET = 2  #: Strings per bucket.
+LOGS = 1024  #: Counts c whose 1 + ln c the file has.
+IN_ROW = 5  #: Type of factors that are the first element of each row of weights.
+SCANNED = 4  #: Tags that a reader may read behind the end.
+BLOCK = 128  #: Code points of a block of the Unicode tables.
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,7 @@ class Graph:
             for symbol in string:
                 node = edges.setdefault(node * BASE + symbol, len(edges) + 1)
             edges[node * BASE + END] = -2 - place
-        padded = self.Concat(symbols, [END], axis=0)
-        last = self.Size(symbols)
+        padded, last = self.Concat(symbols, [END], axis=0), self.Size(symbols)
 
         def step(g: Graph, trip: str, node: str) -> tuple[str, list[str]]:
             at = g.Add(starts, trip)
@@ -546,8 +545,7 @@ IR_VERSION = 9
 #: Version of the operators with RegexFullMatch, for encoders, which onnxruntime 1.17 and later read.
 ENCODED = 20
 OUTPUTS = ("label", "labels", "decision", "probabilities")  #: Names of outputs
-#: Largest file: protobuf's limit.
-MOST_BYTES = (1 << 31) - 1
+MOST_BYTES = (1 << 31) - 1  #: Largest file: protobuf's limit.
 TOO_LARGE = "the model takes more than 2 GiB, the limit of ONNX files; take another format"
 
 
@@ -777,8 +775,7 @@ def _interpolated(g: Graph, values: str, x: Floats, y: Floats) -> str:
 
 def _label(g: Graph, plain: PlainModel, best: str, p: str | None) -> tuple[str, int]:
     """Labels, as integers or strings; "unsure" for rejected texts."""
-    classes = plain.classes or []
-    unsure = None
+    classes, unsure = plain.classes or [], None
     if len(plain.reject) == 1:
         unsure = g.Less(g.ReduceMax(p, [1], keepdims=0), plain.reject[0])
     elif plain.reject:

@@ -30,10 +30,8 @@ from textsvm.version import __version__
 PUBLIC = ("n_train", "n_support", "classes", "C", "loss", "drift", "estimate")
 #: Of it, measures on the texts of `train --holdout`.
 HELD_OUT = ("task", "n", "accuracy", "macro_f1", "micro_f1", "rmse", "log_loss")
-#: Label of rejected texts.
-UNSURE = "unsure"
-#: Number of heaviest features that are listed of a class.
-N_TOP = 20
+UNSURE = "unsure"  #: Label of rejected texts.
+N_TOP = 20  #: Number of heaviest features that are listed of a class.
 #: Most classes whose heaviest features are listed, which takes up to half a second for each.
 MOST_LISTED = 30
 #: Task of each estimator.

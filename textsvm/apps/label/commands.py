@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from textsvm.apps.label.session import Session
     from textsvm.arrays import Json
 
-#: `relevance` is that of --relevant.
-STRATEGIES = ("mixture", "margin", "random")
+STRATEGIES = ("mixture", "margin", "random")  #: `relevance` is that of --relevant.
 LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', ".jsonl", to_stdout=False)
 #: Files of --export, by their beginning.
 EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"id": |\[\s*\{\s*"data": ')
@@ -229,8 +228,7 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     settings |= {"labelled": False, "require_text": True, "keep_rows": labelling.suggest is not None}
     settings["label"] = None  # with --import, a column of that file
     with console.progress():
-        progress = console.progress_of("read")
-        documents = corpora.stream_corpus(paths, progress=progress, **settings)
+        documents = corpora.stream_corpus(paths, progress=console.progress_of("read"), **settings)
         if documents.format == "file" != reading.format:
             raise InputError(f"{documents.source} is one text; --format lines reads a text per line")
         corpus = documents.stored()

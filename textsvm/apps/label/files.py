@@ -264,8 +264,7 @@ class Journal:
 
     def with_labels(self, names: Sequence[str]) -> list[str]:
         """The recorded labels, then other names that were not removed on the page."""
-        new = (name for name in names if name not in self._removed)
-        return list(dict.fromkeys([*self.labels, *new]))
+        return list(dict.fromkeys([*self.labels, *(name for name in names if name not in self._removed)]))
 
     def set_labels(self, labels: Sequence[str]) -> None:
         """Record the labels that a text may have."""

@@ -22,8 +22,7 @@ from textsvm.kernels.attribution import pieces
 from textsvm.runtime.parallel import Lock, one_blas_thread
 
 Answer: TypeAlias = str | Sequence[str] | None  #: Label of a text, or its labels; None: unsure
-#: Labels of each answered text; None: unsure.
-Answers: TypeAlias = dict[int, tuple[str, ...] | None]
+Answers: TypeAlias = dict[int, tuple[str, ...] | None]  #: Labels of each answered text; None: unsure.
 AHEAD = 32  #: Number of texts ranked ahead of the answers
 GUESSED = 4  #: Number of texts whose labels are guessed ahead
 DOUBT = 0.8  #: Probability of another label from which a labelled text is asked again

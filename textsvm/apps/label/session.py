@@ -193,8 +193,7 @@ class Session:
         if name is not None and len(name) > NAME:
             raise PageError("a name has 1 to {0} characters", NAME)
         if name is not None and name not in self.journal.people:
-            people = (other for other in self.journal.people if other.casefold() == name.casefold())
-            name = next(people, name)
+            name = next((other for other in self.journal.people if other.casefold() == name.casefold()), name)
         return name, self._desks[name]
 
     def _elsewhere(self, by: str | None) -> set[int]:
@@ -345,8 +344,7 @@ class Session:
 
     def _record(self, index: int, label: Labels, chosen: str, by: str | None) -> int:
         """Record an answer beside those of others, and for near-copies that got their label; their number."""
-        identifier = self.corpus.ids[index]
-        owns = self.journal.own.values()
+        identifier, owns = self.corpus.ids[index], self.journal.own.values()
         copies = {name for own in owns for name, (_, entry) in own.items() if entry.copy_of == identifier}
         for own in owns if chosen == files.DECISION else [self.journal.own[by]]:
             # Answers that were given to a copy itself stay.

@@ -186,8 +186,7 @@ def check_name(name: str) -> None:
 
 
 def _probabilities(models: dict[str, WeightVector], keys: Keys, values: Values) -> dict[str, float]:
-    keys = np.append(np.uint64(OFFSET), keys)
-    values = np.append(np.float32(1), values)
+    keys, values = np.append(np.uint64(OFFSET), keys), np.append(np.float32(1), values)
     log_odds = {name: math.fsum((model.of(keys) * values).tolist()) for name, model in models.items()}
     return {name: PlattSigmoid(1.0).probability(value) for name, value in log_odds.items()}
 

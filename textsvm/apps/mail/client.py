@@ -38,12 +38,17 @@ NO_CATEGORY = (
 )
 TIMEOUT = 10.0  #: Seconds to wait for a decision
 LEARN_TIMEOUT = 60.0  #: Seconds to wait for a lesson
+SPOOL = "spool"  #: Folder beside the socket, of lessons that no server answered
 _FLAGS = ("-p", "-e", "-t", "-pe", "-ep", "-pt", "-pet")
 _VALUED = ("--socket", "--store", "--timeout", "--as")
 
 
 class Trouble(Exception):
     """Error message: why there is no answer."""
+
+
+class NoAnswer(Trouble):
+    """There is no server, or it does not answer."""
 
 
 def main() -> None:
@@ -123,9 +128,9 @@ def ask(path: str, request: str, data: bytes, seconds: float = TIMEOUT) -> tuple
                 raise
         return parse_answer(_receive(connection, end))
     except TimeoutError:
-        raise Trouble(f"the server at {path} has not answered in {seconds:g} seconds") from None
+        raise NoAnswer(f"the server at {path} has not answered in {seconds:g} seconds") from None
     except OSError as error:
-        raise Trouble(f"no server at {path} ({error.strerror or error}): run `textsvm mail serve`") from None
+        raise NoAnswer(f"no server at {path} ({error.strerror or error}): run `textsvm mail serve`") from None
     finally:
         connection.close()
 
@@ -160,12 +165,12 @@ def parse_answer(answer: bytes) -> tuple[dict[str, str], bytes]:
     status, *lines = head.decode("utf-8", "replace").split("\r\n")
     words = status.split(" ", 2)
     if len(words) < 3 or not words[0].startswith("SPAMD/"):
-        raise Trouble("the server closed the connection without an answer")
+        raise NoAnswer("the server closed the connection without an answer")
     if words[1] != "0":
         raise Trouble(f"the server says: {words[2].strip()}")
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if not empty or str(len(body)) != fields.get("Content-length", "0"):
-        raise Trouble("the server closed the connection in the middle of its answer")
+        raise NoAnswer("the server closed the connection in the middle of its answer")
     return fields, body
 
 
@@ -224,7 +229,10 @@ def _run(verb: str, flags: set[str], values: dict[str, str], data: bytes) -> int
     path = values.get("--socket") or socket_path(values.get("--store", ""))
     if verb != "classify":
         request = LEARN.format(values["--as"]) if verb == "learn" else FORGET
-        ask(path, request, data, float(values.get("--timeout", LEARN_TIMEOUT)))
+        try:
+            ask(path, request, data, float(values.get("--timeout", LEARN_TIMEOUT)))
+        except NoAnswer as trouble:
+            leave(os.path.join(os.path.dirname(path), SPOOL), values.get("--as", ""), data, trouble)
         return 0
     request = f"{'HEADERS' if '-p' in flags else 'CHECK'} SPAMC/1.5\r\n"
     answer = ask(path, request, data, float(values.get("--timeout", TIMEOUT)))
@@ -236,6 +244,27 @@ def _run(verb: str, flags: set[str], values: dict[str, str], data: bytes) -> int
     if "-t" in flags:
         write(2 if "-p" in flags else 1, f"{kind[0].upper()} {score}\n".encode())
     return 0 if "-e" in flags and "-p" in flags else CODES[kind]
+
+
+def leave(folder: str, kind: str, data: bytes, trouble: NoAnswer) -> None:
+    """Leave a lesson (of no kind: to forget) in the spool, which the server reads at its start.
+
+    The server creates the folder. The file is complete and on disk when it has its name.
+    """
+    name = f"{time.time_ns()}.{os.getpid()}.{kind}"
+    path, temporary = os.path.join(folder, name), os.path.join(folder, f".{name}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.fchmod(handle, 0o640)  # the server of a group reads it, whatever the umask is
+            write(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.rename(temporary, path)
+    except OSError:
+        raise trouble from None
+    print_error(f"{trouble}; the message waits in {folder}, and the server learns it when it starts")
 
 
 def pass_on(arguments: list[str]) -> None:
@@ -258,7 +287,7 @@ def write(handle: int, *parts: bytes | memoryview) -> None:
             left = left[os.write(handle, left) :]
 
 
-def print_error(error: BaseException, program: str = "textsvm-mail-client") -> None:
+def print_error(error: BaseException | str, program: str = "textsvm-mail-client") -> None:
     """Write an error message to standard error."""
     if isinstance(error, OSError) and error.filename:
         message = f"{program}: {error.filename}: {error.strerror or error}\n"

@@ -170,13 +170,11 @@ def unlearn(
     unknown = 0
     with open_filter(store) as opened:
         if category:
-            forgotten = opened.categories.forget(category=category)
-            if not forgotten:
+            if not (forgotten := opened.categories.forget(category=category)):
                 raise InputError(f"there is no category {category} (`textsvm mail status` lists them)")
         else:
             answers = [opened.unlearn(data) for _, data in read_messages(files)]
-            forgotten = answers.count(True)
-            unknown = answers.count(False)
+            forgotten, unknown = answers.count(True), answers.count(False)
     line = f"{plural(forgotten, 'message')} forgotten"
     if unknown:
         line += f", {unknown:,} had not been learnt"
@@ -426,9 +424,7 @@ def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: 
     with open_filter(store) as opened:
         for name, data in read_messages(files):
             message = RawMessage(data)
-            decision = opened.classify(message)
-            if files == [name]:
-                name = ""
+            decision, name = opened.classify(message), "" if files == [name] else name
             reasons = opened.reasons(message) if verbose else []
             if json:
                 fields = {"id": name or "-", **decision._asdict()}
@@ -505,7 +501,7 @@ def serve(
     if tcp:
         sockets.append(server.listen_tcp(tcp))
     server.preload()
-    console.say(f"answering at {', '.join(map(server.address, sockets))}")
+    server.learn_spool(mail, Path(server.address(sockets[0])).with_name(client.SPOOL), console.say)
     if not all(mail.lessons.counts().values()):
         console.warn("every message is unsure until spam and ham are learnt (`textsvm mail learn`)")
     try:

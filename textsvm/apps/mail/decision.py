@@ -128,8 +128,7 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
 
     `values` are decision values of mails as if they had not been learnt; `spam` are bools.
     """
-    values = np.asarray(values, np.float64)
-    spam = np.asarray(spam, bool)
+    values, spam = np.asarray(values, np.float64), np.asarray(spam, bool)
     n_spam = int(np.count_nonzero(spam))
     n_ham = len(spam) - n_spam
     if not n_spam or not n_ham:

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
     from textsvm.arrays import AnyArray, Floats
 
-    #: Keys and values of features.
-    Keys: TypeAlias = NDArray[np.uint64]
+    Keys: TypeAlias = NDArray[np.uint64]  #: Keys and values of features.
     Values: TypeAlias = NDArray[np.float32]
 
 P = 4  #: Bytes of a feature
@@ -55,8 +54,7 @@ MAX_HEADER = 3000  #: Bytes that are read of the header fields
 MAX_BYTES = 10_000  #: Bytes that are read of the text below
 #: Bits of the keys of header fields and of words; above the bytes of a 4-mer, and near enough for keys to be
 #: stored as gaps.
-HEADER = 1 << 32
-WORD = 2 << 32
+HEADER, WORD = 1 << 32, 2 << 32
 #: Squared lengths of the blocks: 4-mers of the text, 4-mers of the header fields, words.
 SHARES = (0.5, 0.2, 0.3)
 _FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789", b"000000000"))
@@ -193,8 +191,7 @@ def character_contributions(text: str, weights: WeightVector) -> tuple[str, Floa
 def _contributions(block: bytes, mark: int, keys: Keys, terms: Floats) -> Floats:
     """Contributions of the characters of a block; only the text, without a mark, has words."""
     codes = np.frombuffer(block, np.uint8).astype(np.uint64)
-    n = len(codes) - P + 1
-    of_bytes = np.zeros(len(codes))
+    n, of_bytes = len(codes) - P + 1, np.zeros(len(codes))
     if n > 0:
         packed = np.full(n, P << 56 | mark, np.uint64)
         for k in range(P):

@@ -188,8 +188,7 @@ class Filter(AbstractContextManager["Filter"]):
     def _change(self) -> Iterator[None]:
         """A long change, during which decisions use the previous model."""
         with self._lock:
-            outer = self._changing
-            self._changing = True
+            outer, self._changing = self._changing, True
             try:
                 yield
             finally:
@@ -387,8 +386,7 @@ class Filter(AbstractContextManager["Filter"]):
         lessons = self.lessons
         with self._lock, lessons.reading():
             lessons.check_rows()
-            counts = lessons.counts()
-            last = lessons.history()[:RECENT]
+            counts, last = lessons.counts(), lessons.history()[:RECENT]
             texts, most = lessons.holds_texts, lessons.meta("most")
             recent, categories = PriorDecisions.of(last), self.categories.status()
             return Status(counts["spam"], counts["ham"], texts, most, recent, last, categories)

@@ -402,8 +402,7 @@ class Lessons:
                     with suppress(*_SQL_ERRORS):
                         keys = self.sql.execute(f"select id from {rows} {direction}")
                         ids.update(key for (key,) in keys if isinstance(key, int))  # NULL in a damaged index
-            n = 0
-            expected = len(ids)
+            n, expected = 0, len(ids)
             for key in sorted(ids):
                 lesson = None
                 with suppress(*_UNREADABLE):
@@ -583,8 +582,7 @@ def unpacked(keys: bytes, values: bytes) -> tuple[Keys, Values]:
     """Inverse of `packed`."""
     if not keys:
         return np.zeros(0, np.uint64), np.zeros(0, np.float32)
-    first = np.frombuffer(keys[1:9], "<u8")
-    gaps = np.frombuffer(keys[9:], f"<u{keys[0]}")
+    first, gaps = np.frombuffer(keys[1:9], "<u8"), np.frombuffer(keys[9:], f"<u{keys[0]}")
     all_keys = np.cumsum(np.concatenate([first, gaps.astype(np.uint64)]), dtype=np.uint64)
     if len(values) == 4:
         return all_keys, np.broadcast_to(np.frombuffer(values, "<f4"), len(all_keys))

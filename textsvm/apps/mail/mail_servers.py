@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import smtplib
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,14 +30,16 @@ if TYPE_CHECKING:
     from kilter.protocol.messages import Header
     from kilter.service import Session
 
-    from textsvm.apps.mail.server import Classify
+    from textsvm.apps.mail.server import Classify, Close
 
 NEXT_TIMEOUT = 60.0  #: Seconds that the next server may take for an answer
 _LATER = "451 4.3.0 {}; try again"
 
 
-async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -> Callable[[], None]:
+async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -> Close:
     """Listen at 127.0.0.1:port as a content filter for SMTP or LMTP; return the function that stops it.
+
+    That waits until the senders of messages that the next server has, or is asked to take, have its answer.
 
     `next` is HOST:PORT of the next server, or the path of its Unix socket (LMTP).
     """
@@ -51,40 +52,49 @@ async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -
     class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
 
-    loop = asyncio.get_running_loop()
-    handler = _SmtpHandler(next, lmtp, classify)
+    loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, classify)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
     with os_errors(f"cannot listen at 127.0.0.1:{port}"):
         server = await loop.create_server(partial(SmtpProtocol, handler, **options), "127.0.0.1", port)
-        return server.close
+
+    async def close() -> None:
+        server.close()
+        handler.ends = True
+        while handler.n_open:
+            await asyncio.sleep(0.02)
+
+    return close
 
 
 class _SmtpHandler:
     """Handler of aiosmtpd."""
 
     def __init__(self, next: str, lmtp: bool, classify: Classify) -> None:
-        self._next = next
-        self._lmtp = lmtp
-        self._classify = classify
+        self._next, self._lmtp, self._classify = next, lmtp, classify
+        self.n_open = 0  #: Messages without an answer; aiosmtpd writes it in the step in which it is returned
+        self.ends = False  #: Whether further messages are refused
 
     async def handle_DATA(self, server: SmtpServer, session: SmtpSession, envelope: Envelope) -> str:
         """Decide on a message and hand it on; return the answers for its sender."""
         assert isinstance(envelope.content, bytes)
         # LMTP has an answer for each recipient, SMTP a single answer.
         groups = [[name] for name in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
+        self.n_open += 1
         try:
-            decision = await self._classify(envelope.content)
+            if self.ends:
+                raise Refused(0, "the server ends")
+            data = marked(envelope.content, await self._classify(envelope.content))
+            answers = [await asyncio.to_thread(self._send, envelope, group, data) for group in groups]
         except Refused as error:
-            return "\r\n".join([_LATER.format(ascii_line(error))] * len(groups))
-        data = marked(envelope.content, decision)
-        return "\r\n".join([await asyncio.to_thread(self._send, envelope, group, data) for group in groups])
+            answers = [_LATER.format(ascii_line(error))] * len(groups)
+        finally:
+            self.n_open -= 1
+        return "\r\n".join(answers)
 
     def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
         """Send the message to the next server; the answer for its sender."""
         options = [option for option in envelope.mail_options if not option.upper().startswith("SIZE=")]
-        host, _, port = self._next.rpartition(":")
-        if "/" in self._next:
-            host, port = self._next, "0"
+        host, _, port = (self._next, "", "0") if "/" in self._next else self._next.rpartition(":")
         protocol = smtplib.LMTP if "/" in self._next or self._lmtp else smtplib.SMTP
         refused: dict[str, tuple[int, bytes | str]]
         try:
@@ -105,7 +115,7 @@ class _SmtpHandler:
         return f"{code} {ascii_line(text)}"
 
 
-async def milter(address: str, classify: Classify) -> Callable[[], None]:
+async def milter(address: str, classify: Classify) -> Close:
     """Listen as a milter; return the function that stops it.
 
     The address is a port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the
@@ -126,7 +136,7 @@ async def milter(address: str, classify: Classify) -> Callable[[], None]:
         raise InputError(f"cannot listen at {address}: {error}") from error
     task = asyncio.create_task(listener.serve(Runner(_milter_filter(classify))))
 
-    def close() -> None:
+    async def close() -> None:
         task.cancel()
         if not address.isdecimal():
             with suppress(OSError):
@@ -170,10 +180,9 @@ def _milter_filter(classify: Classify) -> Any:
 
 async def _message(header: list[Header], session: Session) -> bytes | None:
     """The message with the line ends of local delivery; None if it is too large."""
-    parts = [field.name.encode() + b": " + bytes(field.value) + b"\n" for field in header]
-    size = 0
+    parts, size = [field.name.encode() + b": " + bytes(field.value) + b"\n" for field in header], 0
+    parts.append(b"\n")
     async with session.body as body:
-        parts.append(b"\n")
         async for chunk in body:
             size += len(chunk)
             if size <= LARGEST:

@@ -116,8 +116,7 @@ def read_message(data: bytes | RawMessage) -> Message:
         lines = ["[not to be parsed]", decode_declared(raw.data[:MAX_PIECE], None)[0][:MAX_TEXT]]
         subject = sender = ""
     sent = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in clean.sent_fields[:MAX_FIELDS])
-    fields = b"\n".join(sent).decode("utf-8", "replace")[:MAX_SENT]
-    text = fields + "\n\n" + "\n".join(filter(None, lines))
+    text = b"\n".join(sent).decode("utf-8", "replace")[:MAX_SENT] + "\n\n" + "\n".join(filter(None, lines))
     # UTF-7 may declare lone surrogates, which no file or database accepts.
     names = (part.encode("utf-8", "replace").decode() for part in (text, subject, sender))
     return Message(raw.digest, *names)

@@ -157,8 +157,7 @@ class RawMessage:
         sha = hashlib.sha256()
         for name, value in self.sent_fields:
             sha.update(name.lower() + b":" + value + b"\n")
-        end = _text_end(self.data)
-        first = b""
+        end, first = _text_end(self.data), b""
         if not self.has_header and self.end < end and not self.data.startswith(_LINE_ENDS, self.end):
             first = b"\n"  # `marked` adds an empty line
         for chunk in _chunks(self.data, self.end, end):

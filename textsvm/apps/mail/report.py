@@ -26,8 +26,7 @@ _WORDS = 12  #: Words that are shown of a mistake
 def filter_report(opened: Filter, mistakes: int = 10) -> SavedReport:
     """Build a report that shows the worst mistakes with their texts, if the store holds texts."""
     opened.lessons.check_rows()
-    model = opened.model()
-    lessons = list(opened.lessons.iterate())
+    model, lessons = opened.model(), list(opened.lessons.iterate())
     if len({lesson.kind for lesson in lessons if lesson.value is not None}) < 2:
         lessons = out_of_fold(lessons)  # all of one kind were learnt first
     sigmoid = model.calibration._replace(offset=0.0)  # lessons have values of the decision function

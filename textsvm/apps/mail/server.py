@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 Classify = Callable[[bytes], Awaitable["Decision"]]
-Interface = Callable[[Classify], Awaitable[Callable[[], None]]]
+Close = Callable[[], Awaitable[None]]
+Interface = Callable[[Classify], Awaitable[Close]]
 CLIENT_TIMEOUT = 60.0  #: Seconds for a client to send its request, and to read its answer
 STOP_TIMEOUT = 20.0  #: Seconds for requests in progress when the server ends
 FIRST_LINE_TIMEOUT = 0.2  #: Seconds for new clients to begin their request when the server ends
@@ -87,22 +88,17 @@ class Server:
     """A filter with the protocol of spamd; `log` is called with a line for each error."""
 
     def __init__(self, filter: Filter, log: Callable[[str], None]) -> None:
-        self.filter = filter
-        self.log = log
-        self._small = _Threads(2, "small")
-        self._medium = _Threads(1, "medium")
-        self._large = _Threads(1, "large", MAX_WAITING)
-        self._learning = _Threads(1, "learn")
+        self.filter, self.log = filter, log
+        self._small, self._medium = _Threads(2, "small"), _Threads(1, "medium")
+        self._large, self._learning = _Threads(1, "large", MAX_WAITING), _Threads(1, "learn")
         self._clients: dict[_Client, None] = {}  # in the order of their connection
         self._turn = asyncio.Lock()  # of large messages
-        self._held = 0  # bytes of all messages
-        self._lessons = 0
+        self._held = self._lessons = 0  # bytes of all messages; lessons that wait
         self._refreshed = 0.0  # time of the last refresh
 
     async def run(self, sockets: Sequence[socket.socket], interfaces: Sequence[Interface]) -> None:
         """Serve these listening sockets until SIGTERM or SIGINT; then finish the requests in progress."""
-        end = asyncio.Event()
-        loop = asyncio.get_running_loop()
+        end, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end.set)
         closers = [await interface(self.classify) for interface in interfaces]
@@ -110,11 +106,11 @@ class Server:
             listener.setblocking(False)
             listener.listen(BACKLOG)
             loop.add_reader(listener, self._accept, listener)
+        self.log(f"answering at {', '.join(map(address, sockets))}")
         notify("READY=1")
         await end.wait()
         notify("STOPPING=1")
-        for close in closers:
-            close()
+        await asyncio.gather(*(close() for close in closers))
         for listener in sockets:
             loop.remove_reader(listener)
             listener.close()
@@ -201,8 +197,7 @@ class Server:
 
     def _release(self, client: _Client) -> None:
         self._held -= client.size
-        client.size = 0
-        client.message = BytesIO()
+        client.size, client.message = 0, BytesIO()
 
     async def _read(self, client: _Client) -> tuple[spamd.Request, bytes]:
         line = await client.read_line()
@@ -292,12 +287,9 @@ class _Threads:
 
     def __init__(self, threads: int, name: str, most_waiting: int | None = None) -> None:
         self.executor = ThreadPoolExecutor(threads, name)
-        self._most_waiting = most_waiting
-        self._free = threads
-        self._most = max(1, threads - 1)
+        self._most_waiting, self._free, self._most = most_waiting, threads, max(1, threads - 1)
         self._waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []  # turn, number, process
-        self._number = 0
-        self._turn = 0
+        self._number = self._turn = 0
         self._turns: dict[int, int] = {}  # of the last work of each process, until its end
         self._active = Counter[int]()  # threads by process
 
@@ -344,19 +336,15 @@ class _Client:
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        self.connection = connection
-        self.process = next(_connection_numbers)
+        self.connection, self.process = connection, next(_connection_numbers)
         if hasattr(socket, "SO_PEERCRED") and connection.family == socket.AF_UNIX:
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
             self.process = struct.unpack("i", credentials)[0]
         self.task: asyncio.Task[None]
         self.timer: asyncio.TimerHandle
-        self.begun = False
-        self.reading = True
-        self.size = 0  # bytes of its message that the server counts
-        self.short_parts = 0
-        self.buffer = bytearray()
-        self.message = BytesIO()
+        self.begun, self.reading = False, True
+        self.size = self.short_parts = 0  # `size`: bytes of its message that the server counts
+        self.buffer, self.message = bytearray(), BytesIO()
 
     def send(self, answer: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]:
         """Send a short answer at once, without the thread of the clients; return the rest."""
@@ -377,8 +365,7 @@ class _Client:
         if self.short_parts > FREE_PARTS:
             await asyncio.sleep(PAUSE)
         part = await asyncio.get_running_loop().sock_recv(self.connection, most)
-        if len(part) < SHORT:
-            self.short_parts += 1
+        self.short_parts += len(part) < SHORT
         return part
 
     def _take(self, size: int) -> bytes:
@@ -439,8 +426,7 @@ class MessageReader:
     """
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        self._log = log
-        self._logged = False
+        self._log, self._logged = log, False
         for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
             with suppress(ImportError):  # codecs of another operating system
                 import_module(module.name)
@@ -470,8 +456,7 @@ class MessageReader:
             stream.write(len(data).to_bytes(8, "big"))
             stream.write(data)
             stream.flush()
-            size = int.from_bytes(stream.read(8), "big")
-            message = Message(*json.loads(stream.read(size)))
+            message = Message(*json.loads(stream.read(int.from_bytes(stream.read(8), "big"))))
             if len(data) > SMALL:  # the process ends, and gives its memory back
                 self._local.stream = None
             return message if data is raw.data else message._replace(digest=raw.digest)
@@ -529,8 +514,7 @@ def listen(path: Path) -> socket.socket:
         if not try_lock(lock):
             raise _already_running(path)
         _clear(path)
-        listener = socket.socket(socket.AF_UNIX)
-        mask = os.umask(0o177)
+        listener, mask = socket.socket(socket.AF_UNIX), os.umask(0o177)
         try:
             listener.bind(os.fspath(path))
         finally:
@@ -586,11 +570,9 @@ def passed_sockets() -> list[socket.socket]:
 
 def notify(state: str) -> None:
     """Report the state of this process to systemd, if there is systemd (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
-        line.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+    if address := os.environ.get("NOTIFY_SOCKET", ""):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
+            line.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
 def preload() -> None:
@@ -611,6 +593,31 @@ def preload() -> None:
         for verb in spamd.CHECKS:
             spamd.check(spamd.Request(verb, 1.5), data, mail)
         spamd.tell(spamd.Request("TELL", 1.5, remove=True), data, mail)
+
+
+def learn_spool(mail: Filter, folder: Path, log: Callable[[str], None]) -> None:
+    """Learn the messages that clients left while there was no server (`client.leave`), the oldest first.
+
+    The folder is created for them. A message that is not learnt stays, and the log says why.
+    """
+    with suppress(OSError):
+        folder.mkdir(mode=0o700)
+    n = 0
+    for path in sorted(folder.glob("[0-9]*.*.*")):
+        kind = path.name.split(".", 2)[2]
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+                data = stream.read(spamd.LARGEST)
+            if kind:
+                mail.learn(data, kind)
+            else:
+                mail.unlearn(data)
+            path.unlink()
+            n += 1
+        except Exception as error:  # mail of any kind must not keep the server from starting
+            log(f"{path} is not learnt: {error or type(error).__name__}")
+    if n:
+        log(f"learnt from {folder}: {n:,}")
 
 
 def serve(

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 PONG = b"SPAMD/1.5 0 PONG\r\n"
 #: Exit codes of sysexits.h.
-EX_DATAERR = 65
-EX_SOFTWARE = 70
-EX_TEMPFAIL = 75
-EX_PROTOCOL = 76
+EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL = 65, 70, 75, 76
 _NAMES = {65: "EX_DATAERR", 70: "EX_SOFTWARE", 75: "EX_TEMPFAIL", 76: "EX_PROTOCOL"}
 CHECKS = ("CHECK", "SYMBOLS", "REPORT", "REPORT_IFSPAM", "PROCESS", "HEADERS")
 LARGEST = 64 << 20  #: Maximum size of a message, in bytes
@@ -91,8 +88,7 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
         if not colon or number == _MAX_FIELDS:
             raise Refused(EX_PROTOCOL, "(a header not in 'Name: value' format, or too many)")
         fields[name.strip().lower()] = value.strip()
-    length = fields.get("content-length")
-    kind = fields.get("message-class", "").lower()
+    length, kind = fields.get("content-length"), fields.get("message-class", "").lower()
     if length is not None and not (length.isdecimal() and len(length) < 16):
         raise Refused(EX_PROTOCOL, "(Content-length is not a number)")
     if length and int(length) > LARGEST:

@@ -297,8 +297,7 @@ class Worker:
         model = (waiting if self._in_turn else self.jobs)[0].model
         turns = [(job, TURN) for job in waiting if job.model is model]
         rest = [(job, MOST_TEXTS) for job in self.jobs if job.model is model]
-        new = [(job, TURN) for job, _ in turns if not job.taken]
-        first = (turns, 1.0) if self._in_turn else (new, 0.5)
+        first = (turns, 1.0) if self._in_turn else ([(job, TURN) for job, _ in turns if not job.taken], 0.5)
         for group, share in (first, (rest, 1.0)):
             for job, most in group:
                 begin = len(texts)
