@@ -43,8 +43,8 @@ def test_the_man_page_names_every_command_and_option(manual):
 
 #: Options of other programs that pages name.
 FOREIGN = {
-    "--create-home", "--no-cache-dir", "--no-deps", "--now", "--nthreads", "--nworkers", "--read-only",
-    "--rm", "--system", "--user",
+    "--create-home", "--group", "--home", "--no-cache-dir", "--no-deps", "--now", "--nthreads", "--nworkers",
+    "--read-only", "--rm", "--system", "--user",
 }  # fmt: skip
 
 
