@@ -655,7 +655,7 @@ def test_answers_of_several_people_are_imported_and_exported(tmp_path):
         session.export(".xml")
     session.journal.close()
     for options, n in (((), 2), (("--annotators", "ben"), 3), (("--annotators", "all"), 6)):
-        shown = run("corpus", "labels.jsonl", *options, cwd=tmp_path)
+        shown = run("cv", "labels.jsonl", *options, cwd=tmp_path)
         assert f"read labels.jsonl: {n} rows" in shown.stderr.decode(), shown.stderr
 
 

@@ -744,3 +744,38 @@ def test_commands_show_the_levels(tmp_path):
     assert b"levels of the labels" in run("evaluate", tmp_path / "m", tmp_path / "t.csv").stdout
     (tmp_path / "t.csv").write_text("\n".join(rows).replace("Mail > Send", "Mail"))
     assert "levels" not in report("cv", tmp_path / "t.csv", "--kernel", "spectrum:3")
+
+
+@pytest.mark.parametrize("separator", [";", ", ", "|"])
+def test_texts_and_labels_in_two_files_are_read_line_by_line(separator, tmp_path):
+    texts, y = documents(60)
+    (tmp_path / "x.txt").write_text("\n".join(texts) + "\n")
+    (tmp_path / "y.txt").write_text("\n".join(map(separator.join, y)) + "\n")
+    rows = [f"{text}\t{';'.join(labels)}" for text, labels in zip(texts, y, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["text\tlabel", *rows]))
+    options = ["--kernel", "spectrum:3", "--multilabel"]
+    parallel = report("cv", tmp_path / "x.txt", "--labels", tmp_path / "y.txt", "--format", "plain", *options)
+    table = report("cv", tmp_path / "t.csv", "--format", "tsv", *options)
+    assert parallel["pooled"] == table["pooled"]
+    model = tmp_path / "m"
+    told = run(
+        "train",
+        tmp_path / "x.txt",
+        "--labels",
+        tmp_path / "y.txt",
+        "--format",
+        "plain",
+        *options,
+        "-o",
+        model,
+    )
+    assert b"60 documents of 3 classes" in told.stderr
+    assert report("model", model)["info"]["label_separator"] == separator.strip()
+    message = fails("train", tmp_path / "x.txt")
+    assert "--format plain --labels FILE" in message
+    (tmp_path / "y.txt").write_text("\n".join(map(separator.join, y[1:])))
+    message = fails("train", tmp_path / "x.txt", "--labels", tmp_path / "y.txt", "--format", "plain")
+    assert "59 labels" in message
+    described = report("corpus", tmp_path / "t.csv", "--format", "tsv", "--multilabel")
+    assert described["labels"].keys() == WORDS.keys()
+    assert described["labels"]["day"] == sum("day" in labels for labels in y)

@@ -711,3 +711,137 @@ def test_long_cells_take_no_long_time(row, write):
         read_corpus(write("t.arff", ARFF.replace("?,3,?", row + ",3,?,4")), text="the text")
     read_corpus(write("t.csv", f'text,label\nx,"{row}"\n'), label_separator=";")
     assert time.process_time() - began < 5
+
+
+# Data that contradict the table: said, left out or refused
+
+WORDS = [
+    "the",
+    "lamp",
+    "is",
+    "broken",
+    "again",
+    "please",
+    "send",
+    "another",
+    "part",
+    "today",
+    "thanks",
+    "a",
+    "lot",
+]
+
+
+def complaints(n=40):
+    """Rows of a number, a text and a label."""
+    texts = (" ".join(WORDS[(i * k) % len(WORDS)] for k in range(1, 7)) for i in range(1, n + 1))
+    return [[str(1000 + i), f"{text} {i}", "ab"[i % 2]] for i, text in enumerate(texts)]
+
+
+def table(rows, separator=";", header=("nr", "Beschreibung", "Kategorie")):
+    return "\n".join(separator.join(row) for row in [header, *rows]) + "\n"
+
+
+COLUMNS = {"text": "Beschreibung", "label": "Kategorie"}
+
+
+def said(corpus):
+    return "\n".join([*corpus.warnings, *(f"{place}: {problem}" for place, problem in corpus.problems)])
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+@pytest.mark.parametrize(
+    "error", ["#N/A", "#NV", "#REF!", "#BEZUG!", "#DIV/0!", "#NAME?", "#WERT!", " #VALUE! "]
+)
+@pytest.mark.parametrize("column", [1, 2])
+def test_errors_of_a_spreadsheet_are_no_texts_and_no_labels(column, error, separator, write):
+    rows = complaints()
+    for i in (3, 4, 5, 17, 30):
+        rows[i][column] = error
+    corpus = read_corpus(write("t.csv", table(rows, separator)), **COLUMNS)
+    assert len(corpus) == 35
+    assert set(corpus.labels) == {"a", "b"}
+    assert f"left out: 5 of 40 rows: error cell {error.strip()}" in said(corpus)
+
+
+def test_texts_about_errors_and_hashtags_stay(write):
+    rows = complaints()
+    rows[3][1], rows[4][1], rows[5][2] = "the cell says #N/A", "#help", "#b"
+    rows[6][2] = "#b"
+    corpus = read_corpus(write("t.csv", table(rows)), **COLUMNS)
+    assert len(corpus) == 40
+    assert set(corpus.labels) == {"a", "b", "#b"}
+
+
+@pytest.mark.parametrize("encoding", ["latin1", "cp1252", "cp850", "cp1251", "koi8-r", "mac_roman"])
+def test_an_encoding_that_contradicts_utf_8_is_refused(encoding, write):
+    rows = complaints()
+    rows[20][1] += " für Größe"
+    path = write("t.csv", table(rows))
+    with pytest.raises(InputError, match=rf"is UTF-8, and {encoding} makes other words"):
+        read_corpus(path, encoding=encoding, **COLUMNS)
+    path.write_bytes(table(rows).encode("latin1"))
+    assert "für Größe" in read_corpus(path, encoding="latin1", **COLUMNS).texts[20]
+    for own in ("utf-8", "utf-16", "utf-8-sig", "gb18030"):
+        path.write_bytes(table(rows).encode(own))
+        assert "für Größe" in read_corpus(path, encoding=own, **COLUMNS).texts[20], own
+    rows[20][1] = "лампа не работает"
+    for own in ("cp1251", "koi8-r", "shift_jis"):
+        path.write_bytes(table(rows).encode(own))
+        assert read_corpus(path, encoding=own, **COLUMNS).texts[20] == rows[20][1]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (lambda i: f"{i}.5", "numbers"),
+        (lambda i: f"{i},5", "numbers"),
+        (lambda i: str(i), "numbers"),
+        (lambda i: f"2024-03-{i % 28 + 1:02}", "dates"),
+        (lambda i: f"{i % 28 + 1}.3.2024 10:{i % 60:02}", "dates"),
+        (lambda i: f"3/{i % 28 + 1}/24", "dates"),
+        (lambda i: f"2024-03-{i % 28 + 1:02}T10:00:00Z", "dates"),
+        (lambda i: f"room {i}", None),
+        (lambda i: str(i) if i % 2 else "none of them", None),
+    ],
+)
+def test_texts_that_are_numbers_or_dates_are_a_warning(values, kind, write):
+    rows = [[*row, values(i)] for i, row in enumerate(complaints())]
+    path = write("t.csv", table(rows, header=("nr", "Beschreibung", "Kategorie", "more")))
+    for text in ("more", ["Beschreibung", "more"]):
+        corpus = read_corpus(path, text=text, label="Kategorie")
+        warning = f"the column 'more' is read as texts and holds {kind}"
+        assert (warning in said(corpus)) == (kind is not None), said(corpus)
+        assert "'Beschreibung' is read as texts" not in said(corpus)
+    if kind == "dates":
+        with pytest.raises(InputError, match="a date is no number"):
+            read_corpus(path, text="Beschreibung", numbers="more", label="Kategorie")
+
+
+def test_a_label_in_the_first_row_of_each_block_is_said(write):
+    blocks, scattered = complaints(), complaints()
+    for i, row in enumerate(blocks):
+        row[2] = "abcb"[i // 10] if i % 10 == 0 else ""
+    for i, row in enumerate(scattered):
+        row[2] = row[2] if i % 5 == 3 else ""
+    assert "first row of each block" in said(read_corpus(write("t.csv", table(blocks)), **COLUMNS))
+    corpus = read_corpus(write("u.csv", table(scattered)), **COLUMNS)
+    assert "left out: 32 of 40 rows: it has no label (" in said(corpus)
+
+
+@pytest.mark.parametrize("total", ["Summe;40", "Total", ";Gesamt", "Summe:;;"])
+def test_a_short_row_of_totals_is_left_out(total, write):
+    path = write("t.csv", table(complaints()) + f"{total}\n")
+    corpus = read_corpus(path, require_text=True, **COLUMNS)
+    assert len(corpus) == 40
+    assert "row of totals" in said(corpus)
+    path.write_text(table(complaints()) + "another;40\n")
+    with pytest.raises(InputError, match="too few or too many fields"):
+        read_corpus(path, require_text=True, **COLUMNS)
+
+
+def test_usual_names_of_a_single_object_have_any_case(write):
+    corpus = read_corpus(
+        write("t.json", '{"Text": "a lamp", "Label": "x", "parts": [{"Text": "b"}, {"Text": "c"}]}\n')
+    )
+    assert (corpus.texts, corpus.labels) == (["a lamp"], ["x"])

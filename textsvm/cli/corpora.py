@@ -24,8 +24,9 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.charsets import is_blank
-from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.corpus import VECTORS, Corpus, ReadOptions
 from textsvm.readers.corrections import CHANGE, KEEP, UNSURE, corrected
+from textsvm.readers.plausible import checked
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts, names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
@@ -49,15 +50,10 @@ GIANT, GIANT_RATIO = 1_000_000, 1_000
 
 
 def read(
-    console: Console,
-    path: Path | list[Path],
-    reading: ReadingOptions,
-    learning: LearningOptions | None = None,
-    *,
-    kernel: KernelOrName = None,
-    recorded: Mapping[str, str] | None = None,
-    keep_rows: bool = False,
-) -> Corpus:
+    console: Console, path: Path | list[Path], reading: ReadingOptions,
+    learning: LearningOptions | None = None, *, kernel: KernelOrName = None,
+    recorded: Mapping[str, str] | None = None, keep_rows: bool = False,
+) -> Corpus:  # fmt: skip
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
@@ -84,7 +80,8 @@ def read(
         else:
             corpus = read_corpus(path, format, **settings)
         numbers = learning.regress is not None
-        corpus = _with_files(corpus, reading.vectors, reading.labels, numbers).select(reading.part)
+        files = reading.vectors, reading.labels, numbers, learning.separator
+        corpus = _with_files(corpus, *files).select(reading.part)
     if learning.regress is not None or reading.labels is not None:
         corpus.detected.pop("label", None)
     console.say(corpus.reading_line)
@@ -108,13 +105,9 @@ def read(
 
 
 def read_unlabelled(
-    console: Console,
-    paths: str | list[str],
-    table: TableOptions,
-    kernel: KernelOrName,
-    of_files: bool,
+    console: Console, paths: str | list[str], table: TableOptions, kernel: KernelOrName, of_files: bool,
     **settings: Any,
-) -> Corpus:
+) -> Corpus:  # fmt: skip
     """Read documents without labels; `of_files`: the texts of training were files, so a file is a text."""
     with console.progress():
         names, progress = columns(table, kernel), console.progress_of("read")
@@ -214,8 +207,9 @@ def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
 
 
 def _with_files(
-    corpus: Corpus, vectors: Path | None, labels: Path | None = None, numbers: bool = False
-) -> Corpus:
+    corpus: Corpus, vectors: Path | None, labels: Path | None = None, numbers: bool = False,
+    separator: str | None = None,
+) -> Corpus:  # fmt: skip
     """Add the vectors and labels of separate files; with `numbers` the labels are regression targets."""
     if vectors is not None:
         corpus = corpus.with_vectors(read_vectors(vectors), str(vectors))
@@ -223,7 +217,8 @@ def _with_files(
         return corpus
     corpus = corpus.with_labels(read_labels(labels), str(labels))
     if not numbers:
-        return corpus
+        whole = checked(corpus, ReadOptions(label_separator=separator))
+        return replace(whole, reading=corpus.reading | whole.reading, detected=corpus.detected)
     try:
         return replace(corpus, labels=None, targets=[float(str(label)) for label in corpus.labels or ()])
     except ValueError as error:

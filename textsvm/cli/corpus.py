@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 
 #: Fields of the groups that are no options of `corpus`.
-_WITHOUT = {"groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "part", "id"}
+_WITHOUT = {
+    "groups", "headers", "labels", "negative", "positive", "numbers", "vectors", "part", "id", "annotators",
+    "weights", "label_separator", "corrections", "chunk", "strip_common",
+}  # fmt: skip
 
 
 @partial(options.with_groups, without=_WITHOUT)
 def corpus(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
-    regress: options.Regress = None,
+    learning: options.NoLearning,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -30,9 +33,9 @@ def corpus(
     from textsvm.readers.statistics import describe
 
     console = Console(quiet)
-    documents = corpora.read(console, corpus, reading, options.NoLearning(regress=regress))
+    documents = corpora.read(console, corpus, reading, learning)
     corpora.say_grouping(console, documents)
-    corpora.cut(console, documents, options.NoLearning())
+    corpora.cut(console, documents, learning)
     summary = describe(documents)
     seconds = console.lap("describe")
     console.print_json(summary | {"seconds": seconds}) if json else _show(console, summary)

@@ -54,12 +54,9 @@ _WITHOUT = {
 
 @partial(options.with_groups, without=_WITHOUT)
 def doubts(
-    corpus: options.CorpusPath,
-    reading: options.ReadingOptions,
-    listing: ListingOptions,
-    model_options: machines.ModelOptions,
-    quiet: options.Quiet = False,
-) -> None:
+    corpus: options.CorpusPath, reading: options.ReadingOptions, listing: ListingOptions,
+    model_options: machines.ModelOptions, quiet: options.Quiet = False,
+) -> None:  # fmt: skip
     """List texts with probably wrong labels, near-copies with different labels, and outliers.
 
     textsvm doubts reviews.csv --text text --label stars --report doubts.html

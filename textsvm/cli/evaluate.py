@@ -47,13 +47,9 @@ class JudgingOptions:
 
 @partial(options.with_groups, without={"annotators", "headers", "negative", "id", "numbers", "groups"})
 def evaluate(
-    model: options.ModelPath,
-    corpus: options.CorpusPath,
-    reading: options.ReadingOptions,
-    judging: JudgingOptions,
-    file: ReportFile,
-    printing: options.PrintingOptions,
-) -> None:
+    model: options.ModelPath, corpus: options.CorpusPath, reading: options.ReadingOptions,
+    judging: JudgingOptions, file: ReportFile, printing: options.PrintingOptions,
+) -> None:  # fmt: skip
     """Evaluate a model on a labelled corpus.
 
     Labels are reduced to two, or numbers read from a column, as in training unless options say otherwise.

@@ -243,12 +243,9 @@ def _widened(vectors: Any, width: int) -> Any:
 
 
 def judge(
-    model: TrainedModel,
-    corpus: Corpus,
-    positive: str | None,
-    progress: StageProgress,
+    model: TrainedModel, corpus: Corpus, positive: str | None, progress: StageProgress,
     baseline: LengthBaseline | None = None,
-) -> Results:
+) -> Results:  # fmt: skip
     """Predict a labelled corpus and compute metrics, with `positive` as the positive class.
 
     `baseline`: predictions from lengths, for regression (default: the baseline in the model file).

@@ -152,12 +152,9 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 
 def check_report(
-    option: str,
-    path: Path,
-    force: bool,
-    inputs: Mapping[str, Path | list[Path] | None],
+    option: str, path: Path, force: bool, inputs: Mapping[str, Path | list[Path] | None],
     suffixes: Sequence[str] = (".html", ".md", ".json"),
-) -> None:
+) -> None:  # fmt: skip
     """Raise WrongUsage if a report cannot be written."""
     suffix = ".html" if path.suffix.lower() == ".htm" or path == STDOUT else path.suffix.lower()
     if suffix not in suffixes:

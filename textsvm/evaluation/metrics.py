@@ -184,11 +184,9 @@ def precision_recall_f1(
 
 
 def class_table(
-    counts: tuple[AnyArray, AnyArray, AnyArray],
-    areas: Floats,
-    labels: Sequence[object],
+    counts: tuple[AnyArray, AnyArray, AnyArray], areas: Floats, labels: Sequence[object],
     more: Sequence[dict[str, float]] | None = None,
-) -> list[Json]:
+) -> list[Json]:  # fmt: skip
     """Rows of `Results.per_class`; shares of a label without a document are NaN.
 
     `counts`: documents of each label that are correct, of the label, predicted; `areas`: average precisions;

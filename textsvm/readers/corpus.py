@@ -28,6 +28,8 @@ from textsvm.text.stored import StoredTexts
 
 #: Spaces and apostrophes between groups of digits.
 _SPACES = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3})|^\s+|\s+$")
+#: Cell that is a date, perhaps with a time.
+DATE = re.compile(r"\s*\d{1,4}([-./])\d{1,2}\1\d{1,4}(?:[ T]\d{1,2}:\d{2}\S*(?: [AP]M)?)?\s*$")
 Label = str | tuple[str, ...]
 LabelledCells = tuple[Label | None, list[str]]  #: Of a row: its label, and cells that are not read
 Problems = list[tuple[str, str]]  #: Id, or file and line, of damaged or omitted documents, and the problem
@@ -546,14 +548,9 @@ def _digest(*parts: bytes) -> bytes:
 
 
 def build_corpus(
-    documents: Iterable[Document],
-    source: str,
-    format: str,
-    problems: Problems,
-    *,
-    labelled: bool = True,
+    documents: Iterable[Document], source: str, format: str, problems: Problems, *, labelled: bool = True,
     stored: bool = False,
-) -> Corpus:
+) -> Corpus:  # fmt: skip
     """Build a corpus from documents: unique ids, labels of a single type.
 
     If some documents have labels, documents without a label are left out and reported; unless `labelled`,
@@ -568,7 +565,11 @@ def build_corpus(
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
     noun, values = _values_to_learn(rows, labelled)
     missing = [row.id for row, value in zip(rows, values, strict=True) if value is None]
-    warnings = note_left_out(problems, source, len(rows), missing, f"it has no {noun}")
+    reason = f"it has no {noun}"
+    present = [value for value in values if value is not None]
+    if 2 * len(present) < len(rows) and values[0] is not None and all(x != y for x, y in pairwise(present)):
+        reason += "; if it stands in the first row of each block alone, fill it in below"
+    warnings = note_left_out(problems, source, len(rows), missing, reason)
     indices = [i for i, value in enumerate(values) if value is not None]
     if len(indices) < len(rows):
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
@@ -673,6 +674,7 @@ def parse_number(value: Any, name: str, needed: bool, decimal: str = ".") -> flo
     if not isfinite(number):
         marked = re.search("[.,]", str(value)) is not None
         mark = f"; its decimal mark is read as {decimal} (--table decimal=comma)" * marked
+        mark = "; a date is no number: add a column of its year or days" if DATE.match(str(value)) else mark
         raise InputError(f"{name} is {value!r}, which is not a finite number{mark}")
     return number
 

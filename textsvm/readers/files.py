@@ -280,7 +280,11 @@ def transcoded(file: Any, encoding: str) -> File:
     data = file.data
     if is_binary(data) and not encoding.lower().startswith("utf"):
         return File(file.name, data)
-    return File(file.name, decode_named(data, encoding, file.name).encode(), encoding)
+    text = decode_named(data, encoding, file.name)
+    with suppress(UnicodeDecodeError):
+        if not data.isascii() and data.decode("utf-8-sig") != text.removeprefix("\ufeff"):
+            raise InputError(f"{file.name} is UTF-8, and {encoding} makes other words of it; leave it out")
+    return File(file.name, text.encode(), encoding)
 
 
 def with_progress(

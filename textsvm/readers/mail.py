@@ -6,8 +6,7 @@ encodings and charsets decoded and HTML reduced to the displayed text. Other par
 damage is reported.
 
 Labels come from folders: "ham" or "spam" if a folder or archive is named so (`easy_ham_2`,
-`20030228_spam.tar.bz2`), else the folder of the message, or the name of its mbox. If folders lie in folders,
-`level` is that of the classes.
+`20030228_spam.tar.bz2`), else the folder of the message, or the name of its mbox.
 """
 
 from __future__ import annotations

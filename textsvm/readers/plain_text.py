@@ -1,15 +1,8 @@
 """Readers of plain text: a folder for each class, or a document a line with its label first.
 
 Folders: each file is a document, its label the folder it lies in. `train/pos/1.txt` is a document of part
-"train" with the label "pos"; names of parts are no labels. If folders lie in folders, `level` is that of the
-classes, unless the outer levels have a single folder. Files beside the folders of classes (a README) are left
-out. Without folders, the documents have no labels.
-
-With `label="name:REGEX"` the name of a file has the label of its texts, and folders are no classes.
-
-Lines: `label TAB text`, or fastText's text with `__label__a` anywhere; "plain" are whole lines, "paragraphs"
-are lines with an empty line between them. CoNLL's files have a token per line; a sentence is a document if a
-comment names its label.
+"train" with the label "pos"; names of parts are no labels. Files beside the folders of classes (a README) are
+left out. Without folders, the documents have no labels. The other formats: docs/command_line.md.
 """
 
 from __future__ import annotations
@@ -193,7 +186,9 @@ def read_lines(
         invalid = InvalidRows(file.name, "line", options, problems)
         number, without_label = 0, 0
         lines = iterate_lines(file, problems)
-        for number, line in enumerate(_paragraphs(lines) if options.format == "paragraphs" else lines, 1):
+        if options.format == "paragraphs":  # lines up to an empty line
+            lines = ("".join(group) for blank, group in groupby(lines, str.isspace) if not blank)
+        for number, line in enumerate(lines, 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
                 report()
@@ -210,13 +205,6 @@ def read_lines(
         if without_label:
             problems.append((file.name, f"lines without a __label__, which are left out: {without_label:,}"))
         invalid.check(number)
-
-
-def _paragraphs(lines: Iterator[str]) -> Iterator[str]:
-    """Lines joined to paragraphs, at empty lines."""
-    for blank, group in groupby(lines, str.isspace):
-        if not blank:
-            yield "".join(group)
 
 
 class _LineParser(NamedTuple):

@@ -16,6 +16,7 @@ from statistics import fmean, median_low
 
 from textsvm.errors import InputError, first_few, printable
 from textsvm.readers.corpus import (
+    DATE,
     USUAL,
     Answers,
     Corpus,
@@ -40,6 +41,8 @@ _TOTAL = re.compile(
     r"mittelwert|durchschnitt|suma|totale?s?|итого|合計|总计)(?: \S+)?\s*:?",
     re.IGNORECASE,
 )
+#: Error of a spreadsheet, such as #N/A, #DIV/0! and #BEZUG!.
+_ERROR = re.compile(r"\s*#(?:N/?A|NV|NAME\?|[A-ZÄÖÜ]{3,8}(?:/0)?!)\s*")
 _NAME = re.compile(r"[A-ZÀ-ÞА-Я][^\d\s]*(?:\s[^\d\s]+)?")  #: Of a column, in a further line of a header
 LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
 #: Words of another charset: symbols or capitals between small letters, or many letters with marks.
@@ -69,6 +72,8 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
     _check_charset(corpus, options)
     if not options.labelled:
         return corpus
+    _check_texts(corpus, options)
+    corpus = _without_errors(corpus, options)
     corpus = _with_lists(_with_answers(corpus, options), options)
     if corpus.format not in ("folders", "mail", "reuters", "fasta"):
         corpus = _without_foreign_rows(corpus, options)
@@ -161,6 +166,35 @@ def _check_swapped(corpus: Corpus) -> None:
             f"texts and labels of {corpus.source} seem to be swapped: {len(set(labels)):,} labels such as "
             f"{_shown(labels[0])} of {len(texts):,} texts such as {_shown(corpus.texts[0])}; {remedy}"
         )
+
+
+def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:
+    """The corpus without rows whose text or label is an error of a spreadsheet."""
+    errors = dict[int, str]()
+    for column in (corpus.texts, _single(corpus) if corpus.labels else ()):
+        errors |= {i: cell.strip() for i, cell in enumerate(column) if _ERROR.fullmatch(cell)}
+    if not errors:
+        return corpus
+    out, reason = (
+        [corpus.ids[i] for i in sorted(errors)],
+        f"error cell {first_few(sorted({*errors.values()}))}",
+    )
+    options.warn(*note_left_out(corpus.problems, corpus.source, len(corpus), out, reason))
+    return corpus.subset([i for i in range(len(corpus)) if i not in errors])
+
+
+def _check_texts(corpus: Corpus, options: ReadOptions) -> None:
+    """Warn of columns of texts that are numbers or dates."""
+    names = _columns(corpus, "text")
+    for name in names if corpus.columns or len(names) == 1 else ():
+        cells = [
+            x for x in islice((corpus.columns or {name: corpus.texts}).get(name, ()), _SAMPLE) if x.strip()
+        ]
+        dates = sum(DATE.match(cell) is not None for cell in cells)
+        numbers = sum(is_number(cell.replace(",", ".")) for cell in cells)
+        if len(cells) >= _FEW and max(dates, numbers) >= _IN_CLASSES * len(cells):
+            kind = "dates" if dates > numbers else f"numbers (see --numbers {name})"
+            options.warn(f"the column {name!r} is read as texts and holds {kind}, such as {cells[0]}")
 
 
 # Labels

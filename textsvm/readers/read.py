@@ -143,13 +143,9 @@ def read_corpus(
 
 
 def read_documents(
-    paths: str | Path | Iterable[str | Path],
-    format: str | None = None,
-    *,
-    progress: Progress | None = None,
-    max_bytes: int = MAX_BYTES,
-    **options: Any,
-) -> Corpus:
+    paths: str | Path | Iterable[str | Path], format: str | None = None, *, progress: Progress | None = None,
+    max_bytes: int = MAX_BYTES, **options: Any,
+) -> Corpus:  # fmt: skip
     """Read documents to classify; labels are ignored.
 
     Paths and parameters as for `read_corpus`, and in addition "-" for standard input, and a plain text, which
@@ -415,7 +411,8 @@ def _text_format(inputs: InputFiles, heads: Sequence[str], options: ReadOptions)
         return "file"
     raise InputError(
         f"{inputs.source} is a text without labels; a corpus is lines of label TAB text, a table "
-        "(.csv, .tsv, .jsonl), or a folder for each class"
+        "(.csv, .tsv, .jsonl), a folder for each class, or texts and labels in two files, line by line: "
+        "--format plain --labels FILE"
     )
 
 

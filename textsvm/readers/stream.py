@@ -113,13 +113,9 @@ class CorpusStream:
 
 
 def stream_corpus(
-    path: str | Path | Sequence[str | Path],
-    format: str | None = None,
-    *,
-    part: str | None = None,
-    progress: Progress | None = None,
-    **options: Any,
-) -> CorpusStream:
+    path: str | Path | Sequence[str | Path], format: str | None = None, *, part: str | None = None,
+    progress: Progress | None = None, **options: Any,
+) -> CorpusStream:  # fmt: skip
     """Read a corpus document by document; only a row of a table or a file of a folder is in memory.
 
     Returns an iterable of documents, with the attributes id, text, label, ... InputError is raised for input

@@ -57,6 +57,7 @@ _ATTRIBUTE = re.compile(
 )
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
 _TITLES = 20  #: First rows that may be titles above the header
+_TOTALS = "a row of totals without a text"
 _BATCH = 1 << 12  #: Rows of Parquet that are read at a time
 #: Cells of columns of labels: yes, no and unknown.
 _MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "": None}
@@ -107,7 +108,8 @@ def table_format(name: str, head: str, options: ReadOptions) -> str | None:
             if isinstance(row := json.loads(first), dict):
                 # A single object may be a data frame of pandas.
                 lone = first.strip() == head.strip() and not exports.task_of(row, options)
-                frame = lone and not any(isinstance(row.get(name), str) for name in USUAL["text"])
+                texts = {name.lower() for name, value in row.items() if isinstance(value, str)}
+                frame = lone and texts.isdisjoint(USUAL["text"])
                 return "json" if frame and _records(row, options) is not None else "jsonl"
         except (ValueError, RecursionError):
             if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
@@ -295,7 +297,8 @@ class _DocumentRows:
             named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
             blank = isinstance(row, Mapping) and not any((_string(row.get(x)) or "").strip() for x in named)
             if isinstance(row, Mapping) and any(is_total(x) for x in row.values() if isinstance(x, str)):
-                blank, problem = True, "a row of totals without a text"
+                problem = _TOTALS
+            blank |= problem == _TOTALS
             self.invalid.add(line, problem, ragged=ragged, blank=blank)
             return None
         name = self._first(row, "id") if isinstance(row, Mapping) else None
@@ -601,7 +604,8 @@ def _table(
                 yield number, line, row or dict(zip(names, cells, strict=True))
             else:
                 reason = f"it has {len(cells)} fields and not {len(names)}"
-                yield number, line, InvalidRow(reason, ragged=True, row=row)
+                total = len(cells) < len(names) and is_total(next(filter(str.strip, cells), ""))
+                yield number, line, InvalidRow(_TOTALS if total else reason, not total, row)
 
     separator = form.get("delimiter")
     return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)

@@ -96,27 +96,21 @@ class ExchangeOptions:
 
 
 @dataclass(frozen=True)
-class TextReading:
+class TextReading(options.TableOptions):
     """Reading of the texts."""
 
-    format: options.Format = None
     text: list[str] | None = option_field("Tables: text column; repeat it to join several.", metavar="COLUMN")
     label: str | None = option_field("--import, --export: label column.", metavar="COLUMN")
-    id: options.Id = None
-    skip_invalid: options.SkipInvalid = False
-    table: options.Table = None
-    sheet: options.Sheet = None
-    encoding: options.Encoding = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         text = None if self.text is None else ",".join(self.text)
-        named = {name: value for name, value in vars(self).items() if name != "table"}
-        form = options.form_of_table(self.table) | {"label_separator": "" if several else None}
-        return named | form | {"text": text}
+        names = ("format", "label", "id", "skip_invalid", "sheet", "encoding")
+        form = self.form | {"label_separator": "" if several else None}
+        return {name: vars(self)[name] for name in names} | form | {"text": text}
 
 
-@options.with_groups
+@partial(options.with_groups, without={"numbers", "vectors"})
 def label(
     corpus: options.CorpusPath,
     labelling: LabellingOptions,
