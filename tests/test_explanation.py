@@ -20,8 +20,10 @@ from textsvm import (
     Encoder,
     GapWeighted,
     InputError,
+    On,
     OneClassSVM,
     Spectrum,
+    Sum,
     load,
     report,
     save,
@@ -382,3 +384,27 @@ def test_the_heaviest_tokens(folder):
     model = SVC(Encoder(folder)).fit(*topics(60))
     tops = {top.label: [feature.text for feature in top.features] for top in model.top_features(5)}
     assert len({*tops["food"]} & {*FOOD}) >= 4
+
+
+@pytest.mark.parametrize("columns", [["title", "body"], ["body"]])
+def test_substrings_are_merged_in_each_column(columns):
+    """Only those at the beginning of a column were merged, and every piece repeated its name."""
+    rng = np.random.default_rng(0)
+    words = {"pill": "buy cheap pills now", "mail": "meet at noon again"}
+    labels = ["pill", "mail"] * 12
+    rows = [" ".join(rng.permutation(words[label].split())) for label in labels]
+    table = {"title": rows, "body": [f"dear all: {row[::-1]}" for row in rows]}
+    kernel = Sum(
+        [On(name, Spectrum((1, 4))) for name in columns] + [On("body", Spectrum((1, 4), tokens="words"))]
+    )
+    model = SVC(kernel, device="cpu").fit(table, labels)
+    [found] = explain(model, {name: values[:1] for name, values in table.items()}, substrings=10_000)
+    assert sum(piece.contribution for piece in found.merged) == pytest.approx(
+        sum(piece.contribution for piece in found.substrings)
+    )
+    for name in columns:
+        prefix, text = f"{name}: " if len(columns) > 1 else "", table[name][0]
+        own = [x for x in found.merged if x.text.startswith(prefix) and x.text.removeprefix(prefix) in text]
+        assert max(len(piece.merged) for piece in own) > 3
+        assert all(piece in text for x in own for piece in x.merged)
+        assert len(own) < sum(x.text.startswith(f"{name}: ") for x in found.substrings) / 2

@@ -12,6 +12,7 @@ decisions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
@@ -310,6 +311,7 @@ def _explain(
     """Explanations of a chunk of documents; `most`: numbers of substrings and of support vectors."""
     assert model.kernel is not None
     intercept = model.predictor.intercept
+    columns = {view.called("") for view in model.kernel.structure.views} - {""}
     machines = explainer.set_documents(documents) + intercept
     machine_weights, meanings = _machines_explained(model.rule, machines, positive)
     biases = machine_weights @ intercept
@@ -324,14 +326,28 @@ def _explain(
             **meanings[d], value=float(machine_weights[d] @ machines[d]), bias=float(biases[d]), text=text,
             symbols=contributions.symbols[d], method=model.kernel.attribution.method,
             substrings=substrings[: most[0]], similar=explainer.similar(d, most[1]),
-            merged=_merged(substrings, text)[: most[0]], parts=explainer.kernel_shares(d, most[1]),
+            merged=_merged_by_column(substrings, text, columns)[: most[0]],
+            parts=explainer.kernel_shares(d, most[1]),
         ))  # fmt: skip
     return explanations
 
 
+def _merged_by_column(substrings: Sequence[Substring], text: str, columns: set[str]) -> list[Substring]:
+    """`_merged`, in each column of a row by itself, with its name if there are several."""
+    if not columns:
+        return _merged(substrings, text)
+    pieces = re.split(rf"(?:^|\n)({'|'.join(map(re.escape, columns))})", text)
+    result = [own for own in substrings if not own.text.startswith(tuple(columns))]
+    for name, line in zip(pieces[1::2], pieces[2::2], strict=True):
+        own = [replace(x, text=x.text.removeprefix(name)) for x in substrings if x.text.startswith(name)]
+        name = name if len(columns) > 1 else ""
+        result += [replace(x, text=name + x.text) for x in _merged(own, line)]
+    return sorted(result, key=lambda own: -abs(own.contribution))
+
+
 def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     """Neighbouring substrings of a text merged, the largest contributions first."""
-    result = [own for own in substrings if own.text not in text]  # patterns, names of columns
+    result = [own for own in substrings if own.text not in text]  # patterns
     for sign in (1, -1):
         same_sign = (own for own in substrings if own.text in text and sign * own.contribution > 0)
         by_text = {own.text: own for own in same_sign}
