@@ -12,7 +12,7 @@ import time
 from importlib.metadata import version
 
 import pytest
-from command import fails, report, run, run_fresh
+from command import ROOT, fails, report, run, run_fresh
 from loading import load
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -123,6 +123,23 @@ def test_completion():
     assert {"train", "tune", "cv", "mail"} <= completed("")
     assert completed("train", "--ker") == {"--kernel"}
     assert "learn" in completed("mail", "le")
+    for command in ("train", "tune", "cv", "compare", "map"):
+        assert completed(command, "--kernel", "sp") == {"spectrum"}
+        assert "auto" in completed(command, "--kernel", "")
+    assert completed("export", "--to", "") == {"c", "js", "page", "onnx", "bin"}
+    assert completed("mail", "learn", "--as", "s") == {"spam"}
+
+
+def test_a_corpus_from_standard_input():
+    table = (ROOT / "corpora/samples/messages.csv").read_bytes()
+    shown = run("corpus", "-", stdin=table)
+    assert (shown.returncode, b"standard input" in shown.stdout) == (0, True)
+    named = run("corpus", ROOT / "corpora/samples/messages.csv", "--json").stdout
+    facts, expected = json.loads(run("corpus", "-", "--json", stdin=table).stdout), json.loads(named)
+    assert facts["labels"] == expected["labels"]
+    assert facts["n"] == expected["n"]
+    assert run("cv", "-", "--folds", "2", "--kernel", "spectrum:2", stdin=table).returncode == 0
+    assert "standard input" in fails("corpus", "-", stdin=b"")
 
 
 def test_completion_installs(tmp_path):

@@ -447,7 +447,7 @@ train t.csv  =>  has several columns '(?i:text|label)'  =>  text,Text,label\na,b
 train t.csv  =>  has several columns '(?i:text|label)'  =>  text,label,label\na,b,c\nd,e,f\n
 cv t.csv  =>  has several columns '(?i:text|label)'  =>  text,Label,label\na,b,c\nd,e,f\n
 corpus t.csv  =>  has several columns '(?i:text|label)'  =>  text,label,text\na,b,c\nd,e,f\n
-corpus -  =>  standard input; write it to a file
+corpus -  =>  standard input is empty
 train t.csv --kernel spectrum:4  =>  shorter than p = 4  =>  text,label\na,x\nb,y\n
 train t.csv  =>  needs two classes  =>  text,label\naaaaa,x\nbbbbb,x\n
 train t.csv --regress y  =>  all 2 targets are 1  =>  text,y\naaaaa,1\nbbbbb,1\n

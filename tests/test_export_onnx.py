@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
 import sys
 from functools import lru_cache
 
 import numpy as np
 import pytest
-from command import run
+from command import ROOT, run
 from exported import OnnxModel, close
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,3 +115,43 @@ def test_names_of_inputs_differ_from_outputs():
     )
     inputs = OnnxModel(model).session.get_inputs()
     assert [value.name for value in inputs] == ["text_label", "text_v1"]
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """A folder with onnxruntime-node and onnxruntime-web."""
+    folder = tmp_path_factory.mktemp("packages")
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm")
+    command = [
+        "npm",
+        "install",
+        "--ignore-scripts",
+        "--prefix",
+        str(folder),
+        "onnxruntime-node",
+        "onnxruntime-web",
+    ]
+    if subprocess.run(command, capture_output=True, timeout=300).returncode:
+        pytest.skip("npm cannot install onnxruntime-node")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["onnxruntime-node", "onnxruntime-web"])
+def test_the_lines_of_the_page_in_node(package, packages):
+    page = (ROOT / "docs/tasks/export.md").read_text(encoding="utf-8")
+    lines = re.search(r"<!-- recipe: onnx.mjs -->\n```js\n(.*?)```", page, re.DOTALL)[1]
+    model = fitted("default")
+    (packages / "questions.onnx").write_bytes(exporter.onnx_of(plain_model(model)))
+    program = lines.replace("onnxruntime-node", package)
+    program += "console.log(JSON.stringify([label.data, [...decision.data]]));\n"
+    (packages / "page.mjs").write_text(program, encoding="utf-8")
+    shown = subprocess.run(
+        ["node", "page.mjs"], cwd=packages, capture_output=True, check=True, timeout=120
+    ).stdout
+    labels, decision = json.loads(shown)
+    texts = ["When was the telephone invented?", "Where is Lima?"]
+    assert labels == list(map(str, model.predict(texts)))
+    expected = model.decision_function(texts)
+    np.testing.assert_allclose(np.reshape(decision, expected.shape), expected, rtol=0, atol=1e-9)

@@ -651,6 +651,7 @@ def test_answers_of_several_people_are_imported_and_exported(tmp_path):
     back = json.loads(session.export(".json")["content"])
     people = [[each.get("completed_by", {}).get("email") for each in task["annotations"]] for task in back]
     assert sorted(map(len, people)) == [2, 2, 3]
+    assert [task["id"] for task in back] == [1, 2, 3]  # which Label Studio's converter needs
     with pytest.raises(InputError, match="the suffixes are"):
         session.export(".xml")
     session.journal.close()

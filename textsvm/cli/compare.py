@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.machines import DEFAULTS, spelled_out
+from textsvm.cli.machines import DEFAULTS, KERNEL_NAMES, spelled_out
 from textsvm.cli.options import option_field
 from textsvm.cli.output import Force, check_report, writing
 from textsvm.errors import InputError
@@ -28,6 +28,7 @@ class CandidateOptions:
         "(default: auto, fast and two more).",
         "--kernel",
         metavar="KERNEL",
+        autocompletion=lambda: KERNEL_NAMES,
     )
     encoder: str | None = option_field(
         "Also compare each kernel with an encoder added, of model2vec, sentence-transformers or ONNX.",

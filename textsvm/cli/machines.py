@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEFAULTS = ("auto", "fast")  #: Names with which a classifier sets or chooses its kernel, as in `textsvm.SVC`.
+KERNEL_NAMES = [*DEFAULTS, *spelling.names()]
 _text = partial(option_field, panel="Text")
 _machine = partial(option_field, panel="Machine")
 Normalise = Enum("Normalise", {"unicode": "unicode", "paper": "paper", "none": "none"})
@@ -49,8 +50,9 @@ class KernelOptions:
         "(*), as in spectrum:2-7,log,idf+words:1-2,log,idf. auto: a sum that suits most texts; fast: a part "
         "of it, spectrum:1-5,log,idf in tune (default: auto in train, cv and doubts of a classifier, else "
         "spectrum). Repeatable in tune.",
-        metavar="|".join([*DEFAULTS, *spelling.names()]),
+        metavar="|".join(KERNEL_NAMES),
         panel=KERNEL_PANEL,
+        autocompletion=lambda: KERNEL_NAMES,
     )
 
     @property

@@ -55,7 +55,8 @@ RARE_OPTIONS = {
     "chunk", "strip_common",
 }  # fmt: skip
 CorpusPath = Annotated[
-    list[Path], typer.Argument(help="Files, archives or folders, read as one corpus.", show_default=False)
+    list[Path],
+    typer.Argument(help="Files, archives or folders, read as one corpus; - is stdin.", show_default=False),
 ]
 ModelPath = Annotated[Path, typer.Argument(help="Model file.", show_default=False)]
 DocumentPaths = Annotated[

@@ -75,7 +75,7 @@ def read_corpus(
     Parameters
     ----------
     path : str or Path, or a sequence of them
-        Several paths are read like the files of a common folder.
+        Several paths are read like the files of a common folder; "-" is standard input.
     format : str, optional
         A name of ``textsvm train --format``, such as "csv", "file" (a file is a text), "lines" (a line is a
         text, without `label TAB` or `__label__`), "plain" (a whole line) or "paragraphs" (lines up to an
@@ -137,7 +137,10 @@ def read_corpus(
     paths, inputs = as_paths(path), []
     for number, file in enumerate(paths):
         share = part_of(progress, _READING_SHARE * number / len(paths), _READING_SHARE / len(paths), 1)
-        inputs.append(read_files(file, max_bytes=max_bytes, progress=share))
+        if str(file) == "-" and not file.exists():
+            inputs.append(read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes))
+        else:
+            inputs.append(read_files(file, max_bytes=max_bytes, progress=share))
     share = part_of(progress, _READING_SHARE, 1 - _READING_SHARE, 1)
     return _parse(combine_files(inputs, paths), ReadOptions(format, **options), share).select(part)
 
@@ -184,12 +187,8 @@ def _names(path: object) -> list[str | Path]:
 
 
 def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Paths as a list; InputError for standard input, and for data in memory."""
-    paths = [Path(name) for name in _names(path)]
-    for file in paths:
-        if str(file) == "-" and not file.exists():
-            raise InputError("a corpus cannot be read from standard input; write it to a file and name that")
-    return paths
+    """Paths as a list; InputError for data in memory."""
+    return [Path(name) for name in _names(path)]
 
 
 def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) -> Corpus:

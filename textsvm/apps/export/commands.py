@@ -21,7 +21,7 @@ FormatOption = Annotated[
         "c: C source; js: a JavaScript module with types and WebAssembly; page: an HTML page that "
         "classifies texts as you type; onnx: for onnxruntime; bin: the file that C "
         "and JavaScript read. Default: by the suffix of the output, .html, .onnx or .bin.",
-        "--to", metavar="FORMAT",
+        "--to", metavar="FORMAT", autocompletion=lambda: [*files.FORMATS],
     ),
 ]  # fmt: skip
 

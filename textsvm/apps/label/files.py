@@ -503,7 +503,7 @@ def _labelstudio(texts: Sequence[LabelledText]) -> str:
         }
 
     tasks = []
-    for text in texts:
+    for number, text in enumerate(texts, 1):
         annotations = [
             annotation(x, completed_by={"email": name}) if name else annotation(x)
             for name, x in text.answers.items()
@@ -512,7 +512,7 @@ def _labelstudio(texts: Sequence[LabelledText]) -> str:
             annotations.append(annotation(text.label))
         if text.decision is not None:
             annotations.append(annotation(text.label, ground_truth=True))
-        tasks.append({"data": _ids(text) | {"text": text.text}, "annotations": annotations})
+        tasks.append({"id": number, "data": _ids(text) | {"text": text.text}, "annotations": annotations})
     return json_escaped(json.dumps(tasks, ensure_ascii=False, indent=1)) + "\n"
 
 

@@ -61,6 +61,7 @@ As = Annotated[
     option(
         "Class of the messages: spam, ham, or a category such as newsletter; `none` is mail of no category.",
         "--as", show_default=False, metavar="spam|ham|NAME", callback=_checked_class,
+        autocompletion=lambda: [*KINDS],
     ),
 ]  # fmt: skip
 KINDS = ("spam", "ham")
