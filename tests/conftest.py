@@ -1,7 +1,11 @@
 """Fixtures that several test files share, and what a test marked `gpu` needs."""
 
+import csv
+import locale
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -65,6 +69,32 @@ def pytest_runtest_logreport(report):
 def pytest_sessionfinish(session):
     if session.config.getoption("--require-gpu") and not GPU_TESTS:
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def process_settings():
+    """Settings of this process and of the standard library, which every test must leave as they were."""
+    return {
+        "csv.field_size_limit": csv.field_size_limit(),
+        **{f"environment: {name}": hash(value) for name, value in os.environ.items()},
+        "folder": os.getcwd(),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "sys.argv": [*sys.argv],
+        "recursion limit": sys.getrecursionlimit(),
+        "streams": (sys.stdin, sys.__stdout__, sys.__stderr__),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+        "timeout of sockets": socket.getdefaulttimeout(),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _settings_come_back():
+    before = process_settings()
+    yield
+    after = process_settings()
+    # Libraries set further variables when they are imported; pytest names the phase of a test in one.
+    known = before.keys() - {"environment: PYTEST_CURRENT_TEST"}
+    changed = [name for name in known if after.get(name) != before[name]]
+    assert changed == []
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import importlib.util
 import os
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,7 @@ class Mutant:
     stop: int
     text: str
     kind: str
+    function: str
 
     def of(self, source: bytes) -> bytes:
         """The changed file."""
@@ -65,15 +67,23 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
 
-    def at(node: ast.AST, text: str, kind: str) -> Mutant:
+    def at(node: ast.AST, text: str, kind: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mutant:
         start = starts[node.lineno - 1] + node.col_offset
-        return Mutant(path, node.lineno, start, starts[node.end_lineno - 1] + node.end_col_offset, text, kind)
+        return Mutant(
+            path,
+            node.lineno,
+            start,
+            starts[node.end_lineno - 1] + node.end_col_offset,
+            text,
+            kind,
+            function.name,
+        )
 
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in _own(function):
                 for text, kind in _changes(node, function):
-                    yield at(node, text, kind)
+                    yield at(node, text, kind, function)
 
 
 def _own(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
@@ -153,14 +163,16 @@ def imports_of(root: Path) -> Any:
 
 
 @cache
-def concerned(root: Path, module: str) -> list[str]:
+def concerned(root: Path, module: str, function: str) -> list[str]:
     """Test files of a module: those that import it first, then those of modules of its room that use it."""
     tool, files = imports_of(root), sorted((root / "tests").glob("test_*.py"))
     tool.slow_files = lambda: files
     direct = [path for path in files if module in tool.imports(path)]
     laws = [path for path in files if path.stem.startswith("test_laws") and path not in direct]
     names = module.split(".")[-2:]
-    direct.sort(key=lambda path: (not any(name in path.stem for name in names), path.stat().st_size))
+    named = {path for path in direct if function in path.read_text(encoding="utf-8")}
+    named |= {path for path in direct if any(name in path.stem for name in names)}
+    direct.sort(key=lambda path: (path not in named, path.stat().st_size))
     rest = sorted(tool.users(module) - {*direct, *laws}, key=lambda path: path.stat().st_size)
     found = [path for path in [*direct, *laws, *rest] if not {"gpu", "browser"} & {*path.stem.split("_")}]
     return [str(path.relative_to(root)) for path in found]
@@ -172,37 +184,34 @@ class Copy:
     def __init__(self, folder: Path, seconds: float, slow: bool) -> None:
         self.folder, self.seconds = folder, seconds
         self._command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
-        self._command += ["-m", "slow or not slow" if slow else "not slow", f"--start-within={seconds}"]
+        self._command += ["-m", "slow or not slow" if slow else "not slow"]
         self._failing = set[str]()  #: Tests that fail without a mutant
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", "__pycache__", "site", "dist"))
 
     def _failed(self, tests: list[str]) -> str | None:
-        """The first test that fails; "" for another failure, None for none."""
+        """The first test that fails; None if all pass, "" if the time is over."""
         known = [option for test in sorted(self._failing) for option in ("--deselect", test)]
-        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
-        command, limit = [*self._command, *known, *tests], self.seconds + 120
-        try:
-            done = subprocess.run(
-                command, cwd=self.folder, env=environment, timeout=limit, capture_output=True, text=True
-            )
-        except subprocess.TimeoutExpired:
-            return ""
+        environment, limit = {**os.environ, "PYTHONPATH": str(self.folder)}, (self.seconds, self.seconds)
+        done = subprocess.run(
+            [*self._command, *known, *tests], cwd=self.folder, env=environment, capture_output=True,
+            text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
+        )  # fmt: skip
         failed = re.search("^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
         return None if done.returncode in (0, 5) else failed[1] if failed else ""
 
-    def survives(self, mutant: Mutant) -> bool:
-        """Whether no test notices a mutant."""
+    def verdict(self, mutant: Mutant) -> str:
+        """Whether a test notices a mutant: "caught", "SURVIVED", or "late" if none has failed in the time."""
         place = mutant.path.relative_to(self.folder).with_suffix("")
-        tests = concerned(self.folder, ".".join(place.parts).removesuffix(".__init__"))
+        tests = concerned(self.folder, ".".join(place.parts).removesuffix(".__init__"), mutant.function)
         source = mutant.path.read_bytes()
         while True:
             mutant.path.write_bytes(mutant.of(source))
             failed = self._failed(tests)
             mutant.path.write_bytes(source)
-            if failed is None:
-                return True
-            if not failed or self._failed([failed]) is None:
-                return False
+            if not failed:
+                return "SURVIVED" if failed is None else "late"
+            if self._failed([failed]) is None:
+                return "caught"
             self._failing.add(failed)
 
 
@@ -234,7 +243,7 @@ def main() -> None:
     parser.add_argument("room", nargs="?", default=room_of_today())
     parser.add_argument("--number", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--seconds", type=int, default=120, help="processor seconds of the tests of a mutant")
     parser.add_argument("--slow", action="store_true", help="run slow tests too")
     options = parser.parse_args()
     n_planted, n_caught = Counter[str](), Counter[str]()
@@ -246,12 +255,11 @@ def main() -> None:
         print(f"{options.room}: {len(chosen)} of {len(mutants):,} mutants", flush=True)
         for mutant in chosen:
             clock, place = time.monotonic(), mutant.path.relative_to(package)
-            survived = copy.survives(mutant)
+            verdict = copy.verdict(mutant)
             n_planted[str(place.parent)] += 1
-            n_caught[str(place.parent)] += not survived
+            n_caught[str(place.parent)] += verdict == "caught"
             was = mutant.path.read_bytes()[mutant.start : mutant.stop].decode()
             what = f"{mutant.kind}: {' '.join(was.split())[:60]} -> {' '.join(mutant.text.split())[:60]}"
-            verdict = "SURVIVED" if survived else "caught"
             print(f"{verdict} {place}:{mutant.line} {what} ({time.monotonic() - clock:.0f} s)", flush=True)
     for room, n in sorted(n_planted.items()):
         print(f"{room}: {n_caught[room]} of {n} caught")

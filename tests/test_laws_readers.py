@@ -60,3 +60,17 @@ def test_the_limit_of_fields_of_module_csv_comes_back(ending, write):
         assert csv.field_size_limit() == 12_345
     finally:
         csv.field_size_limit(before)
+
+
+def test_tables_that_are_read_in_turns_do_not_change_the_limit_of_each_other(write):
+    """Each would restore what the other had set."""
+    short = "".join(f'"a short text {i}",{"ab"[i % 2]}\n' for i in range(5000))
+    rows = short + f'"{"x" * 140_000}",a\n'
+    before = csv.field_size_limit()
+    readings = [
+        iterate_documents(read_files(write(name, f"text,label\n{body}")), "tables", ReadOptions("tables"))
+        for name, body in (("short.csv", short), ("long.csv", rows))
+    ]
+    read = [next(readings[0]), next(readings[1]), *readings[0], *readings[1]]
+    assert len(read) == 10_001
+    assert csv.field_size_limit() == before

@@ -88,6 +88,20 @@ def test_texts_of_weight_0_do_not_weigh_kernels():
     assert set(used.rows) == set(np.flatnonzero(weight))
 
 
+def test_texts_of_weight_0_do_not_judge_trials():
+    """Their labels decide neither the loss nor the accuracy of a trial."""
+    texts, y = corpus(30)
+    weight, fold, other = np.ones(30), np.arange(30) // 10, y.copy()
+    weight[::3] = 0
+    other[::3] = 1 - y[::3]
+    judged = []
+    for target in (y, other):
+        trials = Trials(encode(texts).with_classes(target), target, 2, weight, fold)
+        [trial] = trials.run([Candidate(plain=1.0)], [1.0])
+        judged.append((trial.accuracy, trial.loss))
+    assert judged[0] == judged[1]
+
+
 # Rules learnt from held-out values
 
 

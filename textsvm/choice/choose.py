@@ -385,7 +385,7 @@ class Trials:
         """Try candidates with their C times each factor; `progress` counts their folds."""
         width = 1 if self.n_classes == 2 else self.n_classes
         values = np.full((len(candidates), len(factors), len(self.target), width), np.nan, np.float32)
-        tested = self.fold >= 0
+        tested = (self.fold >= 0) & (self.weight > 0)
         kernels = [candidate.kernel() for candidate in candidates]
         for kernel in kernels:
             self.count(kernel)

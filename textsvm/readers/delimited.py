@@ -12,7 +12,7 @@ import io
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import date, time
 from importlib import import_module
 from importlib.util import find_spec
@@ -124,8 +124,7 @@ def _delimiter(head: str) -> str:
             return (widths[width] / widths.total(), width) if width > 1 else (0, 0)
         return 0, 0
 
-    with _csv_field_limit(MAX_LINE):
-        return max(DELIMITERS, key=fields)
+    return max(DELIMITERS, key=fields)
 
 
 def _has_quotes(head: str, delimiter: str, cut: bool) -> bool:
@@ -142,7 +141,7 @@ def _has_quotes(head: str, delimiter: str, cut: bool) -> bool:
 
 def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list[str]]:
     """Rows of the beginning of a file."""
-    return csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, strict=strict)
+    return _limited(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, strict=strict))
 
 
 def _damage(head: str, delimiter: str, cut: bool) -> float:
@@ -185,7 +184,7 @@ def plain_rows(file: File, layout: CsvLayout, problems: Problems) -> Iterator[Ce
 
 
 def _reader(lines: Iterable[str], layout: CsvLayout, strict: bool) -> Iterator[list[str]]:
-    return csv.reader(lines, delimiter=layout.delimiter, quotechar=layout.quote, strict=strict)
+    return _limited(csv.reader(lines, delimiter=layout.delimiter, quotechar=layout.quote, strict=strict))
 
 
 def csv_rows(file: File, layout: CsvLayout, problems: Problems) -> Iterator[CellRow]:
@@ -197,32 +196,31 @@ def csv_rows(file: File, layout: CsvLayout, problems: Problems) -> Iterator[Cell
     texts = iterate_lines(file, problems, "")
     lines, number, damaged = _Lines(texts, _unescaped if layout.escaped else str), 0, False
     deque(islice(lines, layout.skipped), 0)
-    with _csv_field_limit(MAX_LINE):
-        while not lines.ended:
-            start = lines.count + 1  # the line on which the row begins
-            try:
-                for row in _reader(lines, layout, True):
-                    number += 1
-                    if row:
-                        yield number, start, lines.cells(row)
-                    start = lines.count + 1
-            except csv.Error as error:
-                fields: list[str] = []
-                if not lines.ended and lines.count == start:
-                    with suppress(csv.Error):  # of a line that is too long
-                        last = _unescaped(lines.last) if '\\"' in lines.last else lines.last
-                        fields = next(_reader(chain([last], lines), layout, False), [])
-                if lines.ended or lines.count > start or not fields:
-                    end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
-                    raise InputError(
-                        f'{file.name}, line {start}: a quote (") was opened and {end}, so the rows cannot be '
-                        "separated; correct the quotes, or add --table quote=none if they are ordinary"
-                    ) from error
-                if not damaged:
-                    place, damaged = f"{file.name}, line {start}", True
-                    problems.append((place, "a quote inside a quoted field is not doubled"))
+    while not lines.ended:
+        start = lines.count + 1  # the line on which the row begins
+        try:
+            for row in _reader(lines, layout, True):
                 number += 1
-                yield number, start, lines.cells(fields)
+                if row:
+                    yield number, start, lines.cells(row)
+                start = lines.count + 1
+        except csv.Error as error:
+            fields: list[str] = []
+            if not lines.ended and lines.count == start:
+                with suppress(csv.Error):  # of a line that is too long
+                    last = _unescaped(lines.last) if '\\"' in lines.last else lines.last
+                    fields = next(_reader(chain([last], lines), layout, False), [])
+            if lines.ended or lines.count > start or not fields:
+                end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
+                raise InputError(
+                    f'{file.name}, line {start}: a quote (") was opened and {end}, so the rows cannot be '
+                    "separated; correct the quotes, or add --table quote=none if they are ordinary"
+                ) from error
+            if not damaged:
+                place, damaged = f"{file.name}, line {start}", True
+                problems.append((place, "a quote inside a quoted field is not doubled"))
+            number += 1
+            yield number, start, lines.cells(fields)
 
 
 class _Lines:
@@ -248,14 +246,17 @@ class _Lines:
         return row
 
 
-@contextmanager
-def _csv_field_limit(size: int) -> Iterator[None]:
-    """Set the largest field of module csv, a global setting, during a block."""
-    before = csv.field_size_limit(size)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+def _limited(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Rows, with `MAX_LINE` as the largest field of module csv, a global setting, while one is read."""
+    while True:
+        before = csv.field_size_limit(MAX_LINE)
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        finally:
+            csv.field_size_limit(before)
+        yield row
 
 
 # Spreadsheets

@@ -505,7 +505,7 @@ def _calibrate(training: TrainingState, calibration: CalibrationSettings) -> Non
     target, rule = training.target, rule_of(training.settings, training.target)
     assert isinstance(rule, ClassRule)
     decision, times_tested = mean_values(training.values, training.folds, len(target.values))
-    tested = np.flatnonzero(times_tested)
+    tested = np.flatnonzero(times_tested if training.weight is None else times_tested * training.weight)
     decision, codes = decision[tested], target.values[tested]
     weight = None if training.weight is None else training.weight[tested]
     training.rule = calibrated_rule(calibration, rule, decision, codes, weight)
@@ -548,6 +548,9 @@ def learn_from_values(
     rule = rule_of(settings, target)
     if not values:
         return rule, machines
+    if weight is not None:  # texts of weight 0 do not count
+        values = [own[weight[test] > 0] for own, (_, test) in zip(values, folds, strict=True)]
+        folds = [(train, test[weight[test] > 0]) for train, test in folds]
     offsets = fit_offsets(settings, values, folds, target)
     if not isinstance(rule, ClassRule):
         return rule if offsets is None else rule.with_offsets(offsets), machines

@@ -1,0 +1,155 @@
+"""What holds for all estimators: order, copies, weights of 0, saving and names of classes change no value."""
+
+import pickle
+
+import numpy as np
+import pytest
+from loading import load
+from sklearn.base import clone
+from test_choice import corpus
+
+import textsvm
+from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, OnlineSVC, Spectrum, save
+from textsvm.kernels.base import Kernel
+
+KERNEL = Spectrum((1, 3), "log")
+FIRM = {"device": "cpu", "tol": 1e-6}
+#: Estimators with the targets that they learn.
+ESTIMATORS = {
+    "SVC": (SVC(KERNEL, **FIRM), "two"),
+    "SVC ovr": (SVC(KERNEL, **FIRM), "three"),
+    "SVC ovo": (SVC(KERNEL, multiclass="ovo", **FIRM), "three"),
+    "SVC crammer-singer": (SVC(KERNEL, multiclass="crammer-singer", **FIRM), "three"),
+    "SVC ordered": (SVC(KERNEL, multiclass="ordered", **FIRM), "levels"),
+    "SVC f1_macro": (SVC(KERNEL, scoring="f1_macro", **FIRM), "three"),
+    "SVC auto": (SVC("auto", **FIRM), "three"),
+    "SVC fast": (SVC("fast", **FIRM), "two"),
+    "SVR": (SVR(KERNEL, **FIRM), "numbers"),
+    "MultilabelSVC": (MultilabelSVC(KERNEL, **FIRM), "labels"),
+    "OneClassSVM": (OneClassSVM(KERNEL, **FIRM), "none"),
+    "CalibratedSVC": (CalibratedSVC(SVC(KERNEL, **FIRM), cv=3), "three"),
+    "OnlineSVC": (OnlineSVC(), "two"),
+}
+
+
+def data(kind, n=60):
+    """Texts with targets of a kind, of which a tenth are wrong, and new texts."""
+    texts, y = corpus(n, 2 if kind == "two" else 3)
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random(n) < 0.1, rng.permutation(y), y)
+    targets = {
+        "two": np.array(["ham", "spam"])[y % 2],
+        "three": np.array(["a", "b", "c"])[y],
+        "levels": y + 1,
+        "numbers": y + 0.1 * rng.normal(size=n),
+        "labels": [[["a"], ["b", "c"], ["c"]][c] for c in y],
+        "none": None,
+    }
+    return texts, targets[kind], corpus(20, 3, seed=5)[0]
+
+
+def taken(targets, rows):
+    return None if targets is None else [targets[i] for i in rows]
+
+
+def values(model, texts):
+    """All numbers that a model gives for texts."""
+    shown = [np.asarray(getattr(model, "decision_function", model.predict)(texts), float)]
+    if hasattr(model, "predict_proba"):
+        shown.append(model.predict_proba(texts))
+    if hasattr(model, "predict_set"):
+        shown.append(model.predict_set(texts, 0.7))
+    if getattr(model, "thresholds_", None) is not None:
+        shown.append(model.thresholds_)
+    return np.concatenate([np.ravel(part) for part in shown])
+
+
+def test_all_estimators_are_in_the_list():
+    public = {name for name in textsvm.__all__ if isinstance(getattr(textsvm, name), type)}
+    estimators = {name for name in public if hasattr(getattr(textsvm, name), "get_params")}
+    kernels = {name for name in estimators if issubclass(getattr(textsvm, name), Kernel)}
+    assert estimators - kernels - {"Compute", "SpectrumFeatures"} == {
+        type(model).__name__ for model, _ in ESTIMATORS.values()
+    }
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_new_texts_in_another_order_have_the_same_bits(name):
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    fitted = clone(model).fit(texts, targets)
+    order = np.random.default_rng(0).permutation(len(new))
+    decide = getattr(fitted, "decision_function", fitted.predict)
+    assert np.array_equal(decide([new[i] for i in order]), np.asarray(decide(new))[order])
+    assert np.array_equal(decide(new[:1]), np.asarray(decide(new))[:1])
+
+
+#: Estimators whose folds are drawn from the order of the texts, or that learn them one by one.
+OF_ORDER = ("OnlineSVC", "CalibratedSVC", "MultilabelSVC", "SVC f1_macro")
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in OF_ORDER])
+def test_training_texts_in_another_order_give_the_same_values(name):
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    order = np.random.default_rng(0).permutation(len(texts))
+    fitted = clone(model).fit(texts, targets)
+    other = clone(model).fit([texts[i] for i in order], taken(targets, order))
+    assert values(other, new) == pytest.approx(values(fitted, new), abs=1e-4)
+
+
+#: Estimators whose default kernels learn idf and odds, in which texts of weight 0 count (`SVC.fit`).
+WITH_IDF = ("SVC auto", "SVC fast")
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in ("OnlineSVC", *WITH_IDF)])
+def test_a_text_of_weight_0_is_absent(name):
+    """Also from thresholds, offsets and probabilities that are learnt from folds."""
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    weight, rest = np.ones(60), np.arange(60) % 6 != 5
+    weight[~rest] = 0
+    present, fold = np.flatnonzero(rest), np.arange(60) // 3 % 3
+    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
+    fewer = [tuple(np.flatnonzero(np.isin(present, part)) for part in pair) for pair in folds]
+    of_folds = "cv" in model.get_params()
+    fitted, other = (clone(model).set_params(**({"cv": cv} if of_folds else {})) for cv in (folds, fewer))
+    fitted.fit(texts, targets, sample_weight=weight)
+    other.fit([texts[i] for i in present], taken(targets, present))
+    assert values(fitted, new) == pytest.approx(values(other, new), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["SVC", "SVC ovr", "SVC ovo", "SVC crammer-singer", "SVC ordered", "SVR"])
+def test_weight_2_is_two_copies(name):
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    fitted = clone(model).fit(texts, targets, sample_weight=np.full(60, 2.0))
+    other = clone(model).fit(texts * 2, [*targets, *targets])
+    assert values(fitted, new) == pytest.approx(values(other, new), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_saving_changes_nothing(name, tmp_path):
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    fitted = clone(model).fit(texts, targets)
+    save(fitted, tmp_path / "m.textsvm")
+    loaded = load(tmp_path / "m.textsvm")
+    if name == "OnlineSVC":  # whose file has float32
+        assert values(loaded, new) == pytest.approx(values(fitted, new), abs=1e-6)
+    else:
+        assert np.array_equal(values(loaded, new), values(fitted, new))
+    assert np.array_equal(values(pickle.loads(pickle.dumps(fitted)), new), values(fitted, new))
+    save(loaded, tmp_path / "again.textsvm")
+    assert (tmp_path / "again.textsvm").read_bytes() == (tmp_path / "m.textsvm").read_bytes()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_names_of_classes_that_sort_alike_change_no_value(name):
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    if kind not in ("two", "three", "labels"):
+        return
+    renamed = [tuple(f"ж {t}" for t in own) if isinstance(own, list) else f"ж {own}" for own in targets]
+    fitted, other = clone(model).fit(texts, targets), clone(model).fit(texts, renamed)
+    assert np.array_equal(values(other, new), values(fitted, new))
