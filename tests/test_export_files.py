@@ -207,6 +207,19 @@ def test_command(tmp_path):
     assert b"--to" not in again.stderr
 
 
+def test_command_names_the_columns_of_a_text(tmp_path):
+    rows = [f"{word} {i},{word} now,{word}" for i in range(6) for word in ("cash", "noon")]
+    (tmp_path / "t.csv").write_text("\n".join(["title,body,kind", *rows]))
+    joined = "a text is the columns title + body; + is a line break"
+    for text, said in (("title,body", joined), ("title", "")):
+        model = tmp_path / "model"
+        options = ["--text", text, "--label", "kind", "--kernel", "spectrum:2", "-o", str(model), "--force"]
+        assert run("train", str(tmp_path / "t.csv"), *options).returncode == 0
+        done = run("export", str(model), "-o", str(tmp_path / f"{len(said)}.bin"))
+        assert said in done.stdout.decode()
+        assert ("line break" in done.stdout.decode()) == bool(said)
+
+
 @pytest.mark.slow
 def test_command_errors(tmp_path):
     textsvm.save(fitted("default"), tmp_path / "model")

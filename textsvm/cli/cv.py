@@ -55,14 +55,10 @@ _WITHOUT = {"tol", "store", "solver", "figures", "mistakes"}  #: Fields of group
 
 @partial(options.with_groups, without=_WITHOUT)
 def cv(
-    corpus: options.CorpusPath,
-    reading: options.ReadingOptions,
-    learning: options.LearningOptions,
-    folds: options.FoldOptions,
-    model_options: machines.ModelOptions,
-    extra: CvOptions,
+    corpus: options.CorpusPath, reading: options.ReadingOptions, learning: options.LearningOptions,
+    folds: options.FoldOptions, model_options: machines.ModelOptions, extra: CvOptions,
     printing: options.PrintingOptions,
-) -> None:
+) -> None:  # fmt: skip
     """Cross-validate: train on all folds but one and evaluate on this fold, in turn.
 
     The kernel matrix is computed once. A classifier without a named kernel chooses one for each fold, on its

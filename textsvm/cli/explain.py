@@ -70,12 +70,9 @@ class ExplainOptions:
 
 @partial(options.with_groups, without={"numbers"})
 def explain(
-    model: options.ModelPath,
-    table: options.TableOptions,
-    printing: options.PrintingOptions,
-    explain_options: ExplainOptions,
-    files: options.DocumentPaths = None,
-) -> None:
+    model: options.ModelPath, table: options.TableOptions, printing: options.PrintingOptions,
+    explain_options: ExplainOptions, files: options.DocumentPaths = None,
+) -> None:  # fmt: skip
     """Explain a model (--top), or predictions: the coloured text, and the most similar training documents.
 
     textsvm explain spam.textsvm --top 30 -o features.tsv

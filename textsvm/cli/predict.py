@@ -49,13 +49,9 @@ class PredictOptions:
 
 @partial(options.with_groups, without={"numbers"})
 def predict(
-    model: options.ModelPath,
-    table: options.TableOptions,
-    predict_options: PredictOptions,
-    files: options.DocumentPaths = None,
-    device: options.Device = "auto",
-    quiet: options.Quiet = False,
-) -> None:
+    model: options.ModelPath, table: options.TableOptions, predict_options: PredictOptions,
+    files: options.DocumentPaths = None, device: options.Device = "auto", quiet: options.Quiet = False,
+) -> None:  # fmt: skip
     """Classify documents: one JSON object per line with id, label and decision, or id and value.
 
     cat message.eml | textsvm predict spam.textsvm -

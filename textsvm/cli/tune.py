@@ -108,14 +108,10 @@ _WITHOUT = {"annotators", "id", "corrections", "repeats", "scoring", "tol", "sol
 
 @partial(options.with_groups, without=_WITHOUT)
 def tune(
-    corpus: options.CorpusPath,
-    reading: options.ReadingOptions,
-    learning: options.LearningOptions,
-    folds: options.FoldOptions,
-    model_options: GridOptions,
-    search: SearchOptions,
+    corpus: options.CorpusPath, reading: options.ReadingOptions, learning: options.LearningOptions,
+    folds: options.FoldOptions, model_options: GridOptions, search: SearchOptions,
     printing: options.PrintingOptions,
-) -> None:
+) -> None:  # fmt: skip
     """Find the best kernel parameters and C; each kernel matrix serves all folds and values of C.
 
     textsvm tune CORPUS --kernel gap --p 3,4,5 --decay 0.3,0.5 -C 1,10,100 -o best.textsvm

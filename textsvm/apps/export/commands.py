@@ -56,7 +56,8 @@ def export(
         raise WrongUsage(f"-o {output} would replace the model, {model}; name another path")
     console = Console(printing.quiet)
     console.say(f"exporting {model}")
-    plain = plain_model(load(model))
+    fitted = load(model)
+    plain = plain_model(fitted)
     console.lap("count")
     paths = files.write_plain_model(plain, output, to, title)
     sizes, seconds = {str(path): path.stat().st_size for path in paths}, console.lap("write")
@@ -68,6 +69,10 @@ def export(
     if plain.columns:
         texts = [" + ".join(names) for names in plain.joined]
         console.line(f"texts in the order of the columns {', '.join(texts)}; + is a line break")
+    reading = fitted.info.get("reading")
+    columns = reading.get("text") if isinstance(reading, dict) else None
+    if isinstance(columns, str) and "," in columns:
+        console.line(f"a text is the columns {columns.replace(',', ' + ')}; + is a line break")
     if to == "page" and (n_bytes := max(sizes.values())) > LARGE_PAGE:
         advice = "a model of train --kernel fast has fewer strings"
         console.say(f"note: a page of {n_bytes / 1e6:.0f} MB is slow to load; {advice}")
