@@ -51,6 +51,7 @@ READ = [
     ("sep.csv", {"text": "Text", "label": "Kategorie"}, None, {"garden", "motor"}, None),
     ("rtab.tsv", {}, None, {"a", "b"}, "names"),
     ("cols.json", {}, None, None, None),
+    ("small.ris", {"label": "N1"}, None, {"ASReview_relevant", "ASReview_irrelevant"}, None),
     ("end.txt", {}, None, {"a", "b"}, None),
 ]
 #: File, options, and the refusal.
@@ -59,7 +60,6 @@ REFUSED = [
     ("text_tab_label.tsv", {}, r"swapped.*--text 1 --label 2"),
     ("german_numbers.csv", {"text": "Beschreibung", "target": "Betrag"}, r"--table decimal=comma"),
     ("numbers.arff", {}, r"--numbers a,b"),
-    ("small.ris", {}, r"references.*CSV"),
 ]
 
 

@@ -845,3 +845,44 @@ def test_usual_names_of_a_single_object_have_any_case(write):
         write("t.json", '{"Text": "a lamp", "Label": "x", "parts": [{"Text": "b"}, {"Text": "c"}]}\n')
     )
     assert (corpus.texts, corpus.labels) == (["a lamp"], ["x"])
+
+
+RIS = """TY  - JOUR
+TI  - Roses and water
+AB  - Tulips grow
+      in the bed: a long
+      line
+KW  - garden
+KW  - flowers
+ER  -
+
+TY  - JOUR
+T1  - The gearbox
+KW  - motor
+ER  -
+"""
+ENDNOTE = """%0 Journal Article
+%T Roses and water
+%X Tulips grow
+in the bed: a long
+line
+%K garden
+%K flowers
+
+%0 Book
+%T The gearbox
+%K motor
+"""
+
+
+@pytest.mark.parametrize(("content", "name", "label"), [(RIS, "a.ris", "KW"), (ENDNOTE, "a.enw", "%K")])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_references_have_a_column_for_each_tag(content, name, label, end, mark, write):
+    path = write(name, "")
+    path.write_bytes((mark + content.replace("\n", end)).encode())
+    corpus = read_corpus(path, label=label, label_separator="")
+    assert corpus.texts == ["Roses and water\nTulips grow in the bed: a long line", "The gearbox"]
+    assert corpus.labels == [("garden", "flowers"), ("motor",)]
+    title = label.replace("KW", "T1").replace("%K", "%T")
+    assert read_documents(path, text=title, skip_invalid=True).texts[-1] == "The gearbox"

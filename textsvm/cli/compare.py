@@ -54,11 +54,9 @@ class CandidateOptions:
     options.with_groups, without={"annotators", "headers", "labels", "negative", "numbers", "vectors", "id"}
 )
 def compare(
-    corpus: options.CorpusPath,
-    reading: options.ReadingOptions,
-    judging: CandidateOptions,
+    corpus: options.CorpusPath, reading: options.ReadingOptions, judging: CandidateOptions,
     printing: options.PrintingOptions,
-) -> None:
+) -> None:  # fmt: skip
     """Compare kernels with each other and with scikit-learn: accuracy, significance and time.
 
     textsvm compare mails.tar.gz --kernel spectrum:1-5,log,idf --kernel gap:4 --cv 5 --report compare.html

@@ -43,12 +43,9 @@ _WITHOUT = {
 
 @partial(options.with_groups, without=_WITHOUT)
 def map(
-    corpus: options.CorpusPath,
-    reading: options.ReadingOptions,
-    cutting: options.CuttingOptions,
-    drawing: MapOptions,
-    printing: options.PrintingOptions,
-) -> None:
+    corpus: options.CorpusPath, reading: options.ReadingOptions, cutting: options.CuttingOptions,
+    drawing: MapOptions, printing: options.PrintingOptions,
+) -> None:  # fmt: skip
     """Draw documents and classes by the similarity of their texts: a tree, and points in two dimensions.
 
     textsvm map novels/ --kernel words:1,log -o novels.svg

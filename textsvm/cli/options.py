@@ -67,7 +67,7 @@ Format = Annotated[
     str | None,
     _of_reading(
         "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
-        "parquet, arrow, excel, arff, folders, file (a file is a text), lines (a line is a text), plain "
+        "parquet, arrow, excel, arff, references (RIS), folders, file (a file is a text), lines, plain "
         "(with TABs), paragraphs, conll, fasta; for vectors libsvm, npy, npz (default: detected)."
     ),
 ]

@@ -88,13 +88,9 @@ class TaskOptions:
 
 @options.with_groups
 def train(
-    corpus: options.CorpusPath,
-    reading: options.ReadingOptions,
-    learning: options.LearningOptions,
-    model_options: machines.ModelOptions,
-    task: TaskOptions,
-    printing: options.PrintingOptions,
-) -> None:
+    corpus: options.CorpusPath, reading: options.ReadingOptions, learning: options.LearningOptions,
+    model_options: machines.ModelOptions, task: TaskOptions, printing: options.PrintingOptions,
+) -> None:  # fmt: skip
     """Train a classifier on a labelled corpus, or a regression on numbers, and save it.
 
     A classifier has a kernel that suits most texts unless --kernel names another.

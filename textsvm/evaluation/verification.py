@@ -159,14 +159,10 @@ def verify(
 
 
 def verify_all(
-    texts: Sequence[str],
-    labels: Sequence[object],
-    disputed: Mapping[str, str],
-    groups: ArrayLike | None = None,
-    rounds: int = 200,
-    random_state: int = 0,
+    texts: Sequence[str], labels: Sequence[object], disputed: Mapping[str, str],
+    groups: ArrayLike | None = None, rounds: int = 200, random_state: int = 0,
     progress: Progress | None = None,
-) -> list[Verification]:
+) -> list[Verification]:  # fmt: skip
     """`verify` of each disputed text, by name; features of the known texts are computed once for a length."""
     classes, author = np.unique(list(map(str, labels)), return_inverse=True)
     names = classes.tolist()

@@ -41,7 +41,7 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
-TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff", "references")
 _OF_TEXTS = ("folders", "file", "lines", "plain", "paragraphs", "conll", "fasta")
 #: Formats whose labels may be in the names of the files.
 _NAMED_FILES = ("folders", "file", "lines", "plain", "paragraphs")

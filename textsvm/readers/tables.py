@@ -56,6 +56,9 @@ _ATTRIBUTE = re.compile(
     r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{]+)(?:\s+|(?=\{))(\S)""", re.IGNORECASE
 )
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
+#: Tag of a line of RIS or EndNote, and its value; tags of titles and abstracts.
+_TAG = re.compile(r"(?:([A-Z][A-Z0-9])  -|(%\S))(?: (.*))?$")
+_TEXT_TAGS = ("TI", "T1", "%T", "AB", "N2", "%X")
 _TITLES = 20  #: First rows that may be titles above the header
 _TOTALS = "a row of totals without a text"
 _BATCH = 1 << 12  #: Rows of Parquet that are read at a time
@@ -101,7 +104,7 @@ def table_format(name: str, head: str, options: ReadOptions) -> str | None:
     if re.match(r"(?:\s*%.*\n)*\s*@relation\s", head, re.IGNORECASE):
         return "arff"
     if re.match(r"\s*(?:TY  - |%0 )", head):
-        raise InputError(f"{name} holds references (RIS, EndNote); save them as CSV, a column for each field")
+        return "references"
     first = head.lstrip().split("\n", 1)[0]
     if first.startswith("{"):
         try:
@@ -787,6 +790,21 @@ def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRo
     return replace(tables[0], rows=rows, sheet=place)
 
 
+def _read_references(file: File, options: ReadOptions, problems: Problems) -> TableRows:
+    """References of RIS and EndNote: a column for each tag, and titles and abstracts as the text."""
+    records, tag = list[dict[str, str]](), ""
+    for line in map(str.strip, iterate_lines(file, problems)):
+        match = _TAG.match(line)
+        tag, value = (match[1] or match[2], (match[3] or "").strip()) if match else (tag, line)
+        records += [{}] if match and (tag in ("TY", "%0") or not records) else []
+        if value and records and tag != "ER":
+            between = "; " if match else " "  # keywords have a line each, and long values several
+            records[-1][tag] = between.join(filter(None, (records[-1].get(tag), value)))
+    rows = [{"text": "\n".join(row[x] for x in _TEXT_TAGS if x in row), **row} for row in records]
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    return TableRows(names, True, ((n, n, row) for n, row in enumerate(rows, 1)), "record")
+
+
 def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """Parquet, Arrow's files and streams, and Feather, with PyArrow, which is not a dependency."""
     try:
@@ -904,4 +922,5 @@ _READERS: dict[str, Callable[[File, ReadOptions, Problems], TableRows]] = {
     "excel": _read_excel,
     "parquet": _read_arrow,
     "arrow": _read_arrow,
+    "references": _read_references,
 }
