@@ -251,11 +251,11 @@ def _limited(rows: Iterator[list[str]]) -> Iterator[list[str]]:
     while True:
         before = csv.field_size_limit(MAX_LINE)
         try:
-            row = next(rows)
-        except StopIteration:
-            return
+            row = next(rows, None)
         finally:
             csv.field_size_limit(before)
+        if row is None:
+            return
         yield row
 
 
