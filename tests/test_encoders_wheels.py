@@ -181,7 +181,12 @@ def test_hidden_states_are_those_of_a_transformer(wheels):
 def test_the_folder_that_is_written(wheels, tmp_path):
     distil, rng = wheels("distil"), np.random.default_rng(0)
     tokens = json.loads((static_folder(tmp_path / "t") / "tokenizer.json").read_text())
-    vectors = distil.reduced(rng.normal(size=(60, 20)).astype(np.float32), 8)
+    raw = distil.scaled(rng.normal(3, 5, size=(60, 20)).astype(np.float32), 2.0)
+    assert np.square(raw).sum(axis=1).mean() == pytest.approx(2.0, rel=1e-4)
+    assert np.abs(raw.mean(axis=0)).max() < 1e-5
+    vectors = distil.reduced(raw, 8)
+    u = np.linalg.svd(raw)[0][:, :8]
+    np.testing.assert_allclose(np.abs(vectors / np.linalg.norm(vectors, axis=0)), np.abs(u), atol=1e-3)
     places = np.append(np.arange(60), rng.integers(60, size=140))
     ranks = np.arange(1, 201)
     distil.write(tmp_path, vectors, places, ranks, tokens, {"normalize": False})

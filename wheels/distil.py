@@ -112,6 +112,13 @@ def token_vectors(
     return np.concatenate(rows)
 
 
+def scaled(vectors: Floats, variance: float) -> Floats:
+    """Centred vectors of a mean square length."""
+    centred = vectors - vectors.mean(axis=0)
+    length = np.sqrt(np.square(centred).sum(axis=1).mean() / variance)
+    return (centred / length).astype(np.float32)
+
+
 def reduced(vectors: Floats, d: int) -> Floats:
     """Principal components of the vectors."""
     centred = (vectors - vectors.mean(axis=0)).astype(np.float64)

