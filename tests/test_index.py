@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from subprocess import PIPE
 
 import numpy as np
@@ -263,6 +264,28 @@ def test_exports_are_those_of_the_texts(indexed, path, tmp_path):
     export(model, tmp_path / "a.html")
     export(saved(model, path), tmp_path / "b.html")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+@pytest.mark.parametrize("labels", [LABELS, THREE], ids=["2 classes", "3 classes"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_weights_from_an_index_are_those_of_counted_texts(kernel, labels):
+    support = as_model(SVC(kernel, C=5).fit(TEXTS, labels)).support
+    coef = np.random.default_rng(0).normal(size=(3, len(support.indices)))
+    for _, term in support.kernel.structure.terms:
+        own = term.structure.read(support.documents)
+        counted = term.features.weights(own, coef)
+        found = term.features.weights(own, coef, term.features.index(own))
+        for name, array in counted.state(0.0).items():
+            np.testing.assert_array_equal(found.state(0.0)[name], array)
+
+
+def test_damaged_lists_are_noticed_before_weights_are_added():
+    support = as_model(SVC(Spectrum((1, 3))).fit(TEXTS, LABELS)).support
+    index = support.kernel.features.index(support.documents)
+    for name in ("owners", "counts"):
+        damaged = replace(index, **{name: np.full_like(getattr(index, name), 200)})
+        with pytest.raises(DamagedModel):
+            damaged.weights(np.ones((1, len(support.indices))))
 
 
 def test_exports_of_models_that_would_make_an_index_in_memory(path, tmp_path, monkeypatch):

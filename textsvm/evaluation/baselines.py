@@ -187,7 +187,10 @@ def compare(
     first_predictions = None
     for number, (name, make) in enumerate(makers.items()):
         if name in ours:
-            _warm_up(make, texts, labels, parts)
+            train = np.asarray(parts[0][0])
+            of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
+            few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
+            _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()), None)
         answers = []
         for k, part in enumerate(parts):
             if progress is not None:
@@ -218,10 +221,3 @@ def _answer(
     train_examples, test_examples = select_examples(texts, train), select_examples(texts, test)
     of_train = None if groups is None else [groups[i] for i in train]
     return answer(model, train_examples, select_examples(labels, train), test_examples, of_train)
-
-
-def _warm_up(make: Maker, texts: object, labels: Sequence[object], parts: Sequence[Part]) -> None:
-    train = np.asarray(parts[0][0])
-    of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
-    few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
-    _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()), None)

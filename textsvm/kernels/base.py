@@ -571,9 +571,11 @@ class SumFeatures(contract.Features):
     def has_weights(self) -> bool:  # type: ignore[override]
         return all(term.features.has_weights for _, term in self.kernel.structure.terms)
 
-    def weights(self, support: Documents, coef: Floats) -> SumWeights:
-        terms = self.kernel.structure.terms
-        parts = [term.features.weights(term.structure.read(support), weight * coef) for weight, term in terms]
+    def weights(self, support: Documents, coef: Floats, *index: Any) -> SumWeights:
+        parts = [
+            term.features.weights(term.structure.read(support), weight * coef, *index[k : k + 1])
+            for k, (weight, term) in enumerate(self.kernel.structure.terms)
+        ]
         return SumWeights(self.kernel, parts)
 
     def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SumWeights:

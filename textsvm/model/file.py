@@ -38,7 +38,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Array, Arrays, Floats, Json
 from textsvm.errors import MAX_MESSAGE, InputError, os_errors
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel, is_number
@@ -377,7 +377,10 @@ def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
     if isinstance(rule, rules.LabelRule) and support.weights is None:
         n_support = (dual_coef != 0).sum(axis=1)
     else:
-        n_support = _n_support(header, rule.classes, dual_coef)
+        n_support = np.array([as_count(count) for count in header["n_support"]], np.int64)
+        counted = header["format_version"] == WITHOUT_TEXTS or n_support.sum() == dual_coef.shape[1]
+        if len(n_support) != (1 if rule.classes is None else len(rule.classes)) or not counted:
+            raise InputError("its numbers of support vectors do not fit its classes and support vectors")
     record = Record(
         settings,
         n_support,
@@ -453,14 +456,6 @@ def _machines(header: Json, arrays: Arrays, source: Source, machines: int) -> tu
         raise InputError("its weights do not fit its machines, or its format")
     dual_coef = read_coef(arrays, (machines, len(indices))) if texts else np.empty((machines, 0))
     return support, dual_coef, intercept
-
-
-def _n_support(header: Json, classes: AnyArray | None, dual_coef: Floats) -> Ints:
-    n_support = np.array([as_count(count) for count in header["n_support"]], np.int64)
-    counted = header["format_version"] == WITHOUT_TEXTS or n_support.sum() == dual_coef.shape[1]
-    if len(n_support) != (1 if classes is None else len(classes)) or not counted:
-        raise InputError("its numbers of support vectors do not fit its classes and support vectors")
-    return n_support
 
 
 def read_classes(forms: object) -> AnyArray:

@@ -112,8 +112,12 @@ def top_features(
     tables = feature_weights(machines)
     if not tables and machines.support.kernel.structure.examples == "vectors":
         raise InputError("a model of vectors has no texts, so it has no list of features")
-    text = _support_text(machines) if any(table.kind.endswith("substrings") for table in tables) else ""
-    count = lru_cache(None)(text.count)
+    support, texts, size = machines.support.documents, list[str](), 0
+    if any(table.kind.endswith("substrings") for table in tables):
+        while len(texts) < len(support) and size <= MAX_SYMBOLS:  # of the first support vectors
+            texts.append(support.shown(len(texts)))
+            size += len(texts[-1])
+    count = lru_cache(None)("\0".join(texts).count)
     result = []
     for mix, label in zip(*_class_mixes(rule), strict=True):
         if labels is not None and label not in labels:
@@ -128,17 +132,6 @@ def top_features(
             patterns = _by_attribution(machines.support, label, coef, n)
             result.append(patterns or TopFeatures(label, "training documents", heaviest))
     return result
-
-
-def _support_text(machines: Expansion) -> str:
-    """Normalised texts of the first support vectors (`MAX_SYMBOLS`); "" for a model saved without texts."""
-    support, texts, size = machines.support.documents, [], 0
-    for i in range(len(support)):
-        texts.append(support.shown(i))
-        size += len(texts[-1])
-        if size > MAX_SYMBOLS:
-            break
-    return "\0".join(texts)
 
 
 def _class_mixes(rule: Rule) -> tuple[Floats, list[Any]]:

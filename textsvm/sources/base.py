@@ -200,7 +200,8 @@ class KernelSource(Source):
         self.require_weights()
         assert support.kernel is not None
         empty = support.documents.take(np.empty(0, np.int64))
-        weights = support.kernel.features.weights(support.kernel.structure.read(support.documents), coef)
+        read = support.kernel.structure.read(support.documents)
+        weights = support.kernel.features.weights(read, coef, *support.index)
         return Support(support.indices[:0], support.kernel, empty, support.n_features, weights)
 
     def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:

@@ -64,7 +64,7 @@ class PackedTable:
     closed: bool = False
 
 
-def pack(plain: PlainModel) -> bytes:
+def pack(plain: PlainModel) -> bytearray:
     """The model file of a plain model with 64-bit weights and 64-bit hashes."""
     return write(plain, packed_tables(plain))
 
@@ -194,7 +194,7 @@ class _Writer:
         return self.add(table)
 
 
-def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
+def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytearray:
     """The model file of a plain model with the packed tables of each term."""
     out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
     views = list(dict.fromkeys(term.view for term in plain.terms))
@@ -234,9 +234,9 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     return with_checksum(header.astype("<u4").tobytes() + b"".join(out.parts))
 
 
-def with_checksum(content: bytes) -> bytes:
+def with_checksum(content: bytes) -> bytearray:
     """A model file with the checksum of its words in its header."""
-    words = np.frombuffer(content, "<u4").copy()
+    words = np.frombuffer(summed := bytearray(content), np.uint32)
     words[CHECKSUM : CHECKSUM + 2] = 0
     sums = np.zeros(2, np.uint32)
     for first in range(0, len(words), 1 << 16):  # parts that stay in the cache
@@ -245,7 +245,7 @@ def with_checksum(content: bytes) -> bytes:
         x = mix(part ^ places)
         sums += np.array([x, x * (x | np.uint32(1))]).sum(axis=1, dtype=np.uint32)
     words[CHECKSUM : CHECKSUM + 2] = sums
-    return words.tobytes()
+    return summed
 
 
 def _term_words(

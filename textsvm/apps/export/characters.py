@@ -34,6 +34,9 @@ SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED, IGNORED, KEEPS = (1 << bit f
 HANGUL = range(0xAC00, 0xD7A4)  #: Hangul syllables, which are composed by their numbers
 #: Code points outside the planes without any property (unassigned, private use).
 _ASSIGNED = (*range(0x40000), *range(0xE0000, 0xE1000))
+#: Those that are no ideographs, which have no case, parts, marks or punctuation.
+_OTHERS = [i for i in _ASSIGNED if not (0x3400 <= i < 0xA000 and i >> 6 != 0x137) and i >> 16 not in (2, 3)]
+_OTHERS += range(0x2F800, 0x2FA20)  # compatibility ideographs
 _BITS = [
     (re.compile(f"[{points}]"), bits)
     for points, bits in ((IGNORABLE, IGNORED), (JOINING, KEEPS), (SPACED, IGNORED | KEEPS))
@@ -60,7 +63,7 @@ def character_tables(form: str, words: str) -> CharacterTables:
     decompositions: dict[int, str] = {}
     folds: dict[int, str] = {}
     pairs: list[tuple[int, ...]] = []
-    for point, char in zip(_ASSIGNED, map(chr, _ASSIGNED), strict=True):
+    for point, char in zip(_OTHERS, map(chr, _OTHERS), strict=True):
         if unicodedata.category(char)[0] in "PS":
             classes[point] |= PUNCT
         if form != "unicode":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
@@ -83,8 +84,13 @@ def write_plain_model(plain: PlainModel, target: Path, to: str, title: str | Non
     """Write the files of a format and return their paths."""
     if to != "page" and title is not None:
         raise InputError(f"a title is for pages, not for the format {to}")
+    contents: Sequence[bytes | bytearray]
     if to == "onnx":
-        contents = [_onnx(plain)]
+        try:
+            from textsvm.apps.export.onnx import onnx_of
+        except ModuleNotFoundError as error:
+            raise InputError("the format onnx needs the package onnx: pip install onnx") from error
+        contents = [onnx_of(plain)]
     elif to == "page":
         contents = [page_of(plain, pack(plain), title)]
     else:
@@ -97,14 +103,6 @@ def write_plain_model(plain: PlainModel, target: Path, to: str, title: str | Non
         with replacing(path) as temporary:
             temporary.write_bytes(content)
     return paths
-
-
-def _onnx(plain: PlainModel) -> bytes:
-    try:
-        from textsvm.apps.export.onnx import onnx_of
-    except ModuleNotFoundError as error:
-        raise InputError("the format onnx needs the package onnx: pip install onnx") from error
-    return onnx_of(plain)
 
 
 def check_target(target: Path, to: str | None, force: bool) -> str:
@@ -163,7 +161,7 @@ _LEADS = {
 }
 
 
-def page_of(plain: PlainModel, content: bytes, title: str | None = None) -> bytes:
+def page_of(plain: PlainModel, content: bytes | bytearray, title: str | None = None) -> bytes:
     """The page; `content` is the model file."""
     classes = [*map(name_of, plain.classes or [])]
     shown = max(1, sum(total <= MOST_SHOWN for total in accumulate(len(name) + 2 for name in classes)))

@@ -205,7 +205,7 @@ class Server:
             raise EOFError
         client.begun = True
         request = spamd.read_request(line)
-        if request.has_fields:
+        if request.version >= (1.1 if request.has_message else 1.5):  # fields and an empty line follow
             request = spamd.read_fields(request, await client.read_fields())
         if not request.has_message:
             return request, b""

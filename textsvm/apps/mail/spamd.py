@@ -64,11 +64,6 @@ class Request(NamedTuple):
         """Whether a message follows."""
         return self.verb not in ("PING", "SKIP")
 
-    @property
-    def has_fields(self) -> bool:
-        """Whether fields and an empty line follow the first line."""
-        return self.version >= (1.1 if self.has_message else 1.5)
-
 
 def read_request(line: bytes) -> Request:
     """Parse the first line of a request; raise `Refused` if it is malformed."""

@@ -111,9 +111,9 @@ def gkm_weights(l: int, k: int, d: int, b: int, filtered: str) -> Floats:  # noq
 
 def estimates(l: int, k: int, b: int) -> list[Fraction]:  # noqa: E741
     """P(d) for d = 0 .. l."""
+    balls = [sum(comb(l, j) * (b - 1) ** j for j in range(radius + 1)) for radius in range(k + 1)]
     weights = [
-        Fraction((-1) ** i * _binomial(l - k + i - 1, i) * _ball(l, k - i, b), comb(k, i))
-        for i in range(k + 1)
+        Fraction((-1) ** i * _binomial(l - k + i - 1, i) * balls[k - i], comb(k, i)) for i in range(k + 1)
     ]
     total = comb(l, k) * b**l
     return [
@@ -133,11 +133,6 @@ def around(l: int, d: int, b: int, most: int) -> Iterator[tuple[int, int, int]]:
             for q in range(d - p + 1):
                 number = outside * comb(d, p) * comb(d - p, q) * (b - 2) ** (d - p - q)
                 yield i + d - p, i + d - q, number
-
-
-def _ball(l: int, radius: int, b: int) -> int:  # noqa: E741
-    """Number of l-mers within some mismatches of an l-mer."""
-    return sum(comb(l, j) * (b - 1) ** j for j in range(radius + 1))
 
 
 def _binomial(n: int, r: int) -> int:

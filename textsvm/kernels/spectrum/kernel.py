@@ -73,7 +73,7 @@ from textsvm.kernels.spectrum.features import (
     spread_contributions,
 )
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, small, unpack
-from textsvm.linalg.factored import FactoredWeights, as_dense, scipy_sparse, should_factor
+from textsvm.linalg.factored import FactoredWeights, as_dense, keep_sparse, scipy_sparse, should_factor
 from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Counts, Sparse, count_features, run_on_ranges
 from textsvm.runtime import device as devices
@@ -146,8 +146,7 @@ class SpectrumWeights:
             names = np.where(numbers == "1", names, names + ">=" + numbers)
         kind = "substrings" if kernel.tokens == "characters" else "words"
         kind = f"counted {kind}" if kernel.weight == "intersection" else kind
-        weights = vectors.weights[vectors.row[features]].astype(np.float64)
-        return [FeatureWeights(kind, names, weights)]
+        return [FeatureWeights(kind, names, vectors.weights.astype(np.float64, copy=False))]
 
     def state(self, tolerance: float) -> Arrays:
         kernel, vocabulary = self.kernel, self.vectors.vocabulary
@@ -256,6 +255,19 @@ class PmerIndex:
         except DAMAGE as error:
             raise InputError(f"its index is damaged ({error}); train the model again") from None
         return cls(kernel, vocabulary, starts, owners, counts, numbers, squares)
+
+    def weights(self, coef: Floats) -> SpectrumWeights | None:
+        """Weights of features for coef (n_machines, n_sv); None if they are sparse. Without unary codes."""
+        if scipy_sparse(coef) or keep_sparse((len(self.starts), len(coef)), len(self.owners)):
+            return None
+        dense, size, amounts = self.scale[:, None] * coef.T, len(self.starts) - 1, self._amounts[0]
+        factors = self.kernel.weights_.of(np.arange(size)) if is_weighted(self.kernel) else np.ones(size)
+        arrays, out = (self.starts.astype(np.int64), self.owners, self.counts), np.zeros((size, len(coef)))
+        beyond = [(self.owners, len(dense)), (self.counts, len(amounts)), (-np.diff(arrays[0]), 1)]
+        if any(own.max(initial=0) >= n for own, n in beyond):
+            raise DamagedModel(DAMAGED)
+        run_on_ranges(arrays[0], lambda i, j: _add_weights(i, j, *arrays, amounts, factors, dense, out))
+        return SpectrumWeights(self.kernel, WeightVectors.of(self.vocabulary, np.arange(size + 1), out))
 
     @cached_property
     def scale(self) -> Floats:
@@ -376,6 +388,16 @@ def _add_lists(
                     values[i, owners[at]] += value * np.float32(factors[k] * amount)
 
 
+@njit(nogil=True, cache=True)
+def _add_weights(first, last, starts, owners, counts, amounts, factors, dense, out):
+    """Add the rows `dense` of the support vectors in the list of each p-mer, times its value in them."""
+    for u in range(first, last):
+        for k in range(starts[u], starts[u + 1]):
+            value = np.float64(np.float32(amounts[counts[k]] * factors[u]))
+            for c in range(dense.shape[1]):
+                out[u, c] += value * dense[owners[k], c]
+
+
 @dataclass(frozen=True)
 class SharedLengths(Sharing):
     """k_{p1..p2} is the running sum, not normalised, of the Grams of the lengths."""
@@ -454,7 +476,9 @@ class SpectrumFeatureMap(Features):
     def bytes(self, documents: Documents, gram: bool = False) -> int:
         return counted_bytes(documents, self.kernel.lengths, gram)
 
-    def weights(self, support: Documents, coef: Floats) -> SpectrumWeights:
+    def weights(self, support: Documents, coef: Floats, *index: Any) -> SpectrumWeights:
+        if index and self.kernel.weight != "intersection" and (weights := index[0].weights(coef)):
+            return weights
         return SpectrumWeights.of_rows(HostSpectrum(self.kernel, support, devices.select("cpu")), coef)
 
     def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SpectrumWeights:

@@ -42,7 +42,7 @@ class WeightVectors:
     def of(cls, vocabulary: Vocabulary, starts: Ints, weights: Array) -> WeightVectors:
         """From weights, shape (n_features, n_machines)."""
         weighed = (weights != 0).sum(axis=1) > 0
-        return cls(vocabulary, starts, _rows_of(weighed), weights[weighed])
+        return cls(vocabulary, starts, _rows_of(weighed), weights if weighed.all() else weights[weighed])
 
     def over(self, vocabulary: Vocabulary) -> WeightVectors:
         """Renumber to a vocabulary that contains this vocabulary; InputError if it does not."""
