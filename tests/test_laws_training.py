@@ -8,7 +8,7 @@ from test_choice import corpus
 
 from textsvm import SVC, Spectrum, cross_validate
 from textsvm.choice.candidates import Candidate
-from textsvm.choice.choose import Trials, Weighing, choose
+from textsvm.choice.choose import RIDGE, WEIGHTS, Trials, Weighing, choose
 from textsvm.model.rules import ClassRule, by_class, fit_scale
 from textsvm.model.settings import ClassifierSettings, MultilabelSettings
 from textsvm.selection.tuning import tune
@@ -78,6 +78,48 @@ def test_a_kernel_without_information_seldom_gets_a_weight():
         weights, _ = weighing.weights([first @ first.T, second @ second.T])
         chosen += weights[0] > 0
     assert chosen <= 24
+
+
+def left_out(gram, y):
+    """Margins by machines that are trained anew without each text: ridge regression with a bias."""
+    margins = np.empty(len(y))
+    for i in range(len(y)):
+        rest = np.delete(np.arange(len(y)), i)
+        values = []
+        for c in np.unique(y):
+            inner = gram[np.ix_(rest, rest)] + 1 + RIDGE * np.eye(len(rest))
+            coef = np.linalg.solve(inner, np.where(y[rest] == c, 1.0, -1.0))
+            values.append((gram[i, rest] + 1) @ coef)
+        margins[i] = values[y[i]] - max(v for c, v in enumerate(values) if c != y[i])
+    return margins
+
+
+def gained(margins, others):
+    """The mean gain in a smooth loss, less its standard error."""
+    first, second = (1 / (1 + np.exp(own / np.mean(np.abs(own)))) for own in (margins, others))
+    gain = first - second
+    return gain.mean() - gain.std() / np.sqrt(len(gain))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 6, 9])
+def test_weights_of_kernels_are_those_of_their_definition(seed):
+    """In each step the kernel and weight with the largest gain, beside the sum of those before."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(36) % 3
+    points = [rng.normal(size=(36, 6)) * 1.5 + np.eye(3)[y] @ rng.normal(size=(3, 6)) for _ in range(3)]
+    grams = [x @ x.T / 6 for x in points]
+    weights, steps = Weighing(np.arange(36), y, None, lambda _: None).weights(grams)
+    total, expected, before = grams[0], np.zeros(3), left_out(grams[0], y)
+    while rest := [k for k in (1, 2) if not expected[k]]:
+        tries = [(k, w, left_out((1 - w) * total + w * grams[k], y)) for k in rest for w in WEIGHTS]
+        k, w, best = max(tries, key=lambda tried: gained(before, tried[2]))
+        if gained(before, best) <= 0:
+            break
+        expected, total, before = (1 - w) * expected, (1 - w) * total + w * grams[k], best
+        expected[k] = w
+    assert weights == pytest.approx(expected[1:])
+    assert np.count_nonzero(weights) == 2 or seed not in (6, 9)
+    assert steps[-1][1] == pytest.approx(np.mean(before <= 0))
 
 
 def test_texts_of_weight_0_do_not_weigh_kernels():
