@@ -93,7 +93,7 @@ def baselines_of(examples: Any) -> dict[str, Maker]:
 
 def _union(columns: Json) -> FeatureUnion:
     """Union of the features of each column."""
-    picks = {name: FunctionTransformer(_column, kw_args={"name": name}) for name in columns}
+    picks = {name: _OfDict(_column, kw_args={"name": name}) for name in columns}
     return FeatureUnion([(name, make_pipeline(picks[name], *_steps(own))) for name, own in columns.items()])
 
 
@@ -102,6 +102,13 @@ def _steps(values: Any) -> list[Any]:
     if isinstance(values, Sequence):
         return [_characters()]
     return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
+
+
+class _OfDict(FunctionTransformer):
+    """A function of a dict of columns, whose rows scikit-learn does not count."""
+
+    def fit(self, columns: Json, y: object = None) -> _OfDict:
+        return self
 
 
 def _column(columns: Json, name: str) -> Any:

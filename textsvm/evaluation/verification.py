@@ -109,14 +109,9 @@ class Verification:
 
 
 def verify(
-    texts: Sequence[str],
-    labels: Sequence[object],
-    disputed: str,
-    groups: ArrayLike | None = None,
-    rounds: int = 200,
-    random_state: int = 0,
-    progress: Progress | None = None,
-) -> Verification:
+    texts: Sequence[str], labels: Sequence[object], disputed: str, groups: ArrayLike | None = None,
+    rounds: int = 200, random_state: int = 0, progress: Progress | None = None,
+) -> Verification:  # fmt: skip
     """Verify whether a disputed text is by an author of known texts.
 
     Lines that many texts of an author begin or end with are left out, see `textsvm.text.pieces`.
