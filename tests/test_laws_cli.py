@@ -2,18 +2,21 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command import run
+from command import report, run
 from loading import load
 
-from textsvm import SVC, MultilabelSVC, Spectrum, cross_validate, save
+from textsvm import SVC, MultilabelSVC, Spectrum, cross_validate, evaluate, save
 from textsvm.readers import sample
 from textsvm.training.train import with_scale
 
 MESSAGES = list(csv.DictReader(io.StringIO(Path(sample("messages")).read_text(encoding="utf-8"))))
+
+FAST = ("--kernel", "spectrum:3")
 
 
 def table(path, rows):
@@ -59,3 +62,36 @@ def test_confidence_of_labels_is_the_distance_to_the_nearest_threshold(tmp_path)
     confidence = [float(row["confidence"]) for row in csv.DictReader(io.StringIO(shown))]
     expected = np.abs(machine.decision_function(texts) - thresholds).min(axis=1)
     assert confidence == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("command", ["cv", "train", "corpus"])
+def test_a_column_that_nobody_names_changes_nothing(command, tmp_path):
+    rows = MESSAGES[:60]
+    extra = [{"colour": f"c{i}", **row, "size": i} for i, row in enumerate(rows)]
+    figures = []
+    for name, own in (("plain", rows), ("extra", extra)):
+        (tmp_path / name).mkdir()
+        path = table(tmp_path / name / "t.csv", own)
+        options = {"cv": ["--folds", "3", *FAST], "train": ["-o", "m.textsvm", *FAST], "corpus": []}[command]
+        found = report(command, path, "--text", "text", "--label", "label", *options, cwd=tmp_path / name)
+        for key in ("seconds", "reading", "source", "columns", "kernel_matrix", "bytes"):
+            found.pop(key, None)
+        figures.append(found)
+        if command == "train":
+            texts = ["win cash now", "see you at noon"]
+            figures[-1]["decision"] = load(tmp_path / name / "m.textsvm").decision_function(texts).tolist()
+    assert figures[0] == figures[1]
+
+
+def test_what_evaluate_prints_is_what_json_and_python_have(tmp_path):
+    path, model = table(tmp_path / "t.csv", MESSAGES[:120]), tmp_path / "m.textsvm"
+    run("train", table(tmp_path / "old.csv", MESSAGES[120:200]), *FAST, "-o", model)
+    figures = report("evaluate", model, path, "--text", "text", "--label", "label")
+    fitted, truth = load(model), [row["label"] for row in MESSAGES[:120]]
+    texts = [row["text"] for row in MESSAGES[:120]]
+    results = evaluate(truth, fitted.predict(texts), fitted.decision_function(texts), fitted.classes_)
+    shown = run("evaluate", model, path, "--text", "text", "--label", "label").stdout.decode()
+    assert 0 < figures["accuracy"] < 1
+    for name in ("accuracy", "precision", "recall", "f1", "macro_f1", "roc_auc"):
+        assert figures[name] == pytest.approx(results.metrics[name], rel=1e-12)
+        assert re.search(rf"\b{100 * figures[name]:.2f} %|\b{figures[name]:.4f}\b", shown), (name, shown)
