@@ -1,5 +1,8 @@
 """A prompt or a notebook shows results in at most 600 characters."""
 
+import html
+import re
+
 import numpy as np
 import pytest
 
@@ -15,6 +18,7 @@ from textsvm import (
     tune,
     verify,
 )
+from textsvm.evaluation.comparison import side_by_side
 
 TEXTS = [f"{fruit} and {fruit} on {k}" for k in range(120) for fruit in ("banana", "mango")] * 4
 LABELS = ["a", "b"] * 480
@@ -62,3 +66,33 @@ def test_figures_and_shapes_are_shown(results):
 
 def test_a_short_result_is_whole():
     assert "texts=['x'], labels=['a'], part=[None]" in repr(Corpus(["1"], ["x"], ["a"], [None]))
+
+
+def test_results_show_themselves_in_a_notebook():
+    """Each with the figure that it is for; every text from outside is escaped, and long ones are cut."""
+    texts = ["win <b>cash</b> now", "free money", "see you", "lunch at noon"] * 6
+    labels = ["<script>alert(1)</script>", "<script>alert(1)</script>", "ham", "ham"] * 6
+    corpus = Corpus([*map(str, range(24))], texts, labels, [None] * 24, source="<i>mails</i>.csv" * 99)
+    model = SVC(Spectrum(3)).fit(texts, labels)
+    validated = cross_validate(SVC(Spectrum(2)), texts, labels, cv=2)
+    tuned = tune(SVC(Spectrum(2)), texts, labels, {"C": [0.01, 1, 10, 100]}, cv=2)
+    judged = evaluate(labels, model.predict(texts), model.decision_function(texts), model.classes_)
+    models = side_by_side({"<u>a": judged, "b": judged}, texts, corpus.ids)
+    shown = {
+        type(result).__name__: result._repr_html_()
+        for result in (corpus, validated, tuned, model.model_, explain(model, texts[:1])[0], models)
+    }
+    for name, page in shown.items():
+        assert not re.search(r"<(?!/?(b|p|table|tr|td|span)\b)", page), name
+        assert page.count("<td>") > 1
+        assert page.count("<b>") == 1
+        assert len(page) < 5000
+    assert "<td>ham</td><td>12</td>" in shown["Corpus"]
+    assert f"<td>{validated.mean['accuracy']:.4g}</td>" in shown["CrossValidation"]
+    first = re.search("sd</td><td>parameters</td></tr><tr><td>(.*?)</td>", shown["Tuning"])[1]
+    assert first == f"{tuned.best_score:.4g}"
+    assert "&lt;script&gt;" in shown["TrainedModel"]
+    text = re.sub("<.*?>", "", shown["Explanation"].partition("<b>")[0])
+    assert html.unescape(text) == explain(model, texts[:1])[0].text
+    assert re.search(r"rgba\(\d+,\d+,\d+,0\.5\)", shown["Explanation"])  # the largest contribution
+    assert "&lt;u&gt;a" in shown["SideBySide"]

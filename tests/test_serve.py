@@ -1389,7 +1389,8 @@ def test_schemathesis_finds_nothing(models, tmp_path):
     """Requests that fit the document, and others; models refuse some that fit: wrong columns, no labels."""
     pytest.importorskip("schemathesis")
     program = Path(sys.executable).with_name("schemathesis")
-    with serving(*sorted(models.glob("*.textsvm"))) as server:
+    with serving(*sorted(models.glob("*.textsvm")), "--timeout", "60") as server:
+        until_answered(server, json.dumps({"model": "two", "texts": TEXTS[:99]}).encode())
         command = [program, "run", f"http://127.0.0.1:{server.port}/openapi.json", "--max-examples", "100"]
         command += [
             "--checks",

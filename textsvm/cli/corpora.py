@@ -79,8 +79,7 @@ def read(
             corpus = stream_corpus(path, format, **settings).stored()
         else:
             corpus = read_corpus(path, format, **settings)
-        numbers = learning.regress is not None
-        files = reading.vectors, reading.labels, numbers, learning.separator
+        files = reading.vectors, reading.labels, learning.regress is not None, learning.separator
         corpus = _with_files(corpus, *files).select(reading.part)
     if learning.regress is not None or reading.labels is not None:
         corpus.detected.pop("label", None)

@@ -95,8 +95,7 @@ def doubts(
         cells = documents.rows[doubt.index] if documents.rows else {"text": text_of(documents)(doubt.index)}
         for name, cell in (cells or {}).items():
             row[name if row.get(name, cell) == cell else f"table_{name}"] = cell_for(format, cell)
-    names = dict.fromkeys([*_COLUMNS, *(name for row in rows for name in row)])
-    write_rows(output, list(names), rows)
+    write_rows(output, list(dict.fromkeys([*_COLUMNS, *(name for row in rows for name in row)])), rows)
     console.lap("report")
     settings.say_device(console, tested.device)
     corpora.say_copies(console, result.copies)

@@ -188,8 +188,7 @@ class Printer:
             documents = (
                 documents if self._pieces is None or not len(documents) else documents.cut(self._pieces)
             )
-            rows = self._rows(documents) if len(documents) else iter(())
-            yield _with_invalid(documents, rows, self.model)
+            yield _with_invalid(documents, self._rows(documents) if len(documents) else iter(()), self.model)
             if documents.invalid:
                 self._first_reason = self._first_reason or str(documents.invalid[0][1].problem)
                 self._without_text += len(documents.invalid)

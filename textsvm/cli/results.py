@@ -48,8 +48,7 @@ def write_report(console: Console, file: ReportFile, report: Report) -> None:
         write(report, file.report)
         console.say(f"report: {file.report}")
     if file.figures is not None:
-        paths = write_figures(file.figures, html.charts(report))
-        console.say(f"figures: {len(paths)} in {file.figures}")
+        console.say(f"figures: {len(write_figures(file.figures, html.charts(report)))} in {file.figures}")
 
 
 def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:

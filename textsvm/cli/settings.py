@@ -153,8 +153,7 @@ def settle_grid(
         grid["kernel"] = options.grid(tuning=True, default="gaussian")
     grid["kernel"] = [kernel_for(kernel, corpus, settings.encoder) or kernel for kernel in grid["kernel"]]
     settings = replace(settings, kernel=grid["kernel"][0])
-    is_tried = isinstance(settings, ClassifierSettings) and kind_of(corpus) == "texts"
-    if is_tried and options.tries_default:
+    if isinstance(settings, ClassifierSettings) and kind_of(corpus) == "texts" and options.tries_default:
         return settings, [grid, {"kernel": ["auto"], "C": [1.0]}]
     if options.kernel and options.tries_default:
         raise WrongUsage("--kernel auto is only for classifiers of texts; name another kernel")

@@ -171,8 +171,7 @@ def candidates(device: str, names: Sequence[str] = (), encoder: Any = None) -> d
 
 def machine(name: str, device: str, encoder: object = None) -> ClassifierSettings:
     """Settings with the kernel "auto", "fast" or as spelled on the command line."""
-    kernel = name if is_default(name) else parse(name)
-    return ClassifierSettings(kernel, device=device, encoder=encoder)
+    return ClassifierSettings(name if is_default(name) else parse(name), device=device, encoder=encoder)
 
 
 def compare(

@@ -90,8 +90,7 @@ def class_map(kernel_matrix: object, labels: Sequence[object] | None = None) -> 
     members = code == np.arange(len(names))[:, None]
     mean = np.eye(n) if labels is None else members / np.bincount(code)[:, None]
     between = mean @ K @ mean.T
-    squared = np.diag(between)[:, None] + np.diag(between) - 2 * between
-    distances = np.sqrt(np.maximum(squared, 0))
+    distances = np.sqrt(np.maximum(np.diag(between)[:, None] + np.diag(between) - 2 * between, 0))
     np.fill_diagonal(distances, 0)
     tree = np.zeros((0, 4))
     if len(distances) > 1:

@@ -25,6 +25,7 @@ from textsvm.evaluation.results import Results, percentile_interval, wilson
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.statistics import label_counts
 from textsvm.runtime.compiled import scipy
+from textsvm.runtime.parameters import notebook_table
 from textsvm.runtime.plain_json import to_json
 
 #: Predictions of a model, or several labels a document; None if a document has no prediction.
@@ -164,6 +165,11 @@ class SideBySide:
     all_wrong: int  #: Documents without a correct prediction; 0 for regression
     only: list[int]  #: For each model the documents that it alone predicts correctly (regression: nearest)
     disagreements: list[Disagreement]
+
+    def _repr_html_(self) -> str:
+        models = self.as_dict()["models"]
+        rows = [[model[name] for name in ("name", *self.results[0].metrics)] for model in models]
+        return notebook_table(f"{self.results[0].n:,} documents", [("", *self.results[0].metrics), *rows])
 
     def as_dict(self) -> Json:
         """JSON values."""

@@ -154,8 +154,7 @@ def _pmers(documents: Documents, p: int) -> Words:
     keys = np.zeros(n, np.uint64)
     for k in range(p):
         keys = keys * np.uint64(0x9E3779B97F4A7C15) + codes[k : k + n]
-    ends = np.repeat(documents.offsets[1:], documents.lengths)[:n]
-    return keys[np.arange(n) + p <= ends]
+    return keys[np.arange(n) + p <= np.repeat(documents.offsets[1:], documents.lengths)[:n]]
 
 
 def record(

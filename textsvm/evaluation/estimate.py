@@ -217,8 +217,7 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
     record, kernel, more = model.record, model.kernel, OF_PIECES if training.piece_of else 1
     assert kernel is not None
     # Quick folds have no offsets for macro-F1.
-    offset = isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy"
-    if len(training) > MOST or offset:
+    if len(training) > MOST or (isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy"):
         return None
     settings = replace(settings, kernel=kernel.__sklearn_clone__())
     if isinstance(settings, ClassifierSettings) and record.C is not None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,10 +32,11 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as progress_of_part
-from textsvm.runtime.parameters import with_short_repr
+from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents, MultiView
 
+_SHOWN = 2000  #: Characters of the text that a notebook shows
 CHUNK = 16  #: Documents explained together: each has a weight for every feature of the support vectors
 
 
@@ -99,6 +102,18 @@ class Explanation:
     def __str__(self) -> str:
         substrings = [f", {substring.text!r} {substring.contribution:+.3f}" for substring in self.merged]
         return f"{self.prediction}: value {self.value:+.3f}, bias {self.bias:+.3f}{''.join(substrings)}"
+
+    def _repr_html_(self) -> str:
+        symbols = self.symbols[:_SHOWN]
+        steps = np.rint(4 * symbols / (np.abs(symbols).max(initial=0) or 1)).tolist()
+        spans = (
+            f'<span style="background:rgba({"0,114,178" if step > 0 else "213,94,0"},{abs(step) / 8})">'
+            f"{escape(''.join(symbol for symbol, _ in run))}</span>"
+            for step, run in groupby(zip(self.text, steps, strict=False), lambda pair: pair[1])
+        )
+        rows = [(repr(part.text), f"{part.contribution:+.4f}") for part in self.merged]
+        table = notebook_table(f"{self.prediction}: {self.value:+.4f}", rows)
+        return f'<p style="white-space:pre-wrap">{"".join(spans)}</p>{table}'
 
     @property
     def shares(self) -> str:

@@ -217,8 +217,7 @@ def break_even(truth: AnyArray, decision: Floats) -> float:
     values = _ranked(decision)
     last = np.sort(values)[-m]
     above, level = values > last, values == last
-    room = m - int(above.sum())
-    return float((truth[above].sum() + room * truth[level].mean()) / m)
+    return float((truth[above].sum() + (m - int(above.sum())) * truth[level].mean()) / m)
 
 
 def as_grades(labels: AnyArray) -> Ints | None:
@@ -276,8 +275,7 @@ def mean_of_defined(values: Floats) -> Floats:
     """Mean over the last axis without NaN; NaN if all values are."""
     defined = ~np.isnan(values)
     count = defined.sum(axis=-1)
-    total = np.where(defined, values, 0.0).sum(axis=-1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return np.where(count > 0, np.where(defined, values, 0.0).sum(axis=-1) / np.maximum(count, 1), np.nan)
 
 
 def roc_curve(truth: Bools, score: Floats) -> tuple[Floats, Floats]:
@@ -335,8 +333,7 @@ def _area_under_roc(weight: Floats, positive: Bools, score: Floats) -> Floats:
     weight = weight[:, order]
     good = np.add.reduceat(weight * positive[order], starts, axis=1)
     bad = np.add.reduceat(weight, starts, axis=1) - good
-    below = np.cumsum(bad, axis=1) - bad
-    return (good * (below + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
+    return (good * (np.cumsum(bad, axis=1) - bad + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
 
 
 def _average_precision(weight: Floats, positive: AnyArray, score: Floats) -> Floats:

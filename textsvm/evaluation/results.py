@@ -309,8 +309,7 @@ def _evaluate_classes(
     confusion = np.bincount(true * k + results.codes(predicted), minlength=k * k).reshape(k, k)
     finite = np.all(np.isfinite(decision))
     areas = average_precisions(*one_against_rest(true, decision)) if finite else np.full(k, np.nan)
-    counts = np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
-    rows = class_table(counts, areas, labels)
+    rows = class_table((np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)), areas, labels)
     return _with_metrics(replace(results, confusion=confusion.tolist(), per_class=rows))
 
 

@@ -111,8 +111,7 @@ def _slice(part: Results, value: str, names: tuple[str, ...], overall: float, re
     counts = [dict(Counter(map(str, labels)).most_common()) for labels in (truth, wrong)]
     if names[0] != "accuracy":
         counts = [{}, {}]
-    bounds = {name: intervals[name] for name in names}
-    return Slice(value, part.n, metrics, bounds, apart, *counts)
+    return Slice(value, part.n, metrics, {name: intervals[name] for name in names}, apart, *counts)
 
 
 def _undefined(part: Results) -> list[str]:

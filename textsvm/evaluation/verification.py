@@ -268,8 +268,7 @@ class _GramParts:
             counts = np.diff(X.indptr)
             part = np.full(X.shape[1], -1)
             part[counts >= 2] = random.integers(PARTS, size=int((counts >= 2).sum()))
-            of_parts = (X[:, part == k] for k in range(PARTS))
-            gram = np.stack([(own @ own.T).toarray() for own in of_parts])
+            gram = np.stack([(own @ own.T).toarray() for own in (X[:, part == k] for k in range(PARTS))])
             self._kinds.append((X, matrix[self._n :], part, counts, gram))
 
     def grams(self, t: int) -> Floats:
@@ -311,8 +310,7 @@ class _Game:
 
     def play(self) -> tuple[Bools, Bools, Bools]:
         """Wins of a round: known pieces against their author and against others, and disputed pieces."""
-        half = self._random.permutation(PARTS)[: PARTS // 2]
-        gram, n = self._grams[half].sum(axis=0), self._n
+        gram, n = self._grams[self._random.permutation(PARTS)[: PARTS // 2]].sum(axis=0), self._n
         size = np.diag(gram)
         similar = gram[:, :n] / np.maximum(size[:, None] + size[:n] - gram[:, :n], 1e-9)
         similar[:n][self._group[:, None] == self._group] = -1
@@ -323,8 +321,7 @@ class _Game:
         own = best[rows, self._author] > _largest_other(imposters[:n])[rows, self._author]
         without_own = imposters[:n].copy()
         without_own[rows, self._author] = -1
-        others = best[:n] > _largest_other(without_own)
-        return own, others, best[n:] > _largest_other(imposters[n:])
+        return own, best[:n] > _largest_other(without_own), best[n:] > _largest_other(imposters[n:])
 
 
 def _largest_other(values: Floats) -> Floats:

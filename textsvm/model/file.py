@@ -62,8 +62,7 @@ from textsvm.text.pieces import Pieces
 from textsvm.version import __version__
 
 FORMAT_VERSION, WITHOUT_TEXTS, MAPPED = 2, 3, 4
-#: Normal forms in files.
-_FORMS = {"unicode": "unicode 2"}
+_FORMS = {"unicode": "unicode 2"}  #: Normal forms in files.
 #: Tokens by their name in files; "words" were cut at combining marks before.
 _TOKENS, _WORDS = {"words": "runs", "words 2": "words"}, ('"tokens": "words"', '"tokens": "words 2"')
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
@@ -76,8 +75,7 @@ _PARAMETERS = {
     "OnlineSVC": ("C", "p", "tol", "max_texts", "max_bytes"),
 }
 _ONLINE = "OnlineSVC"
-#: Saved only if it is not None.
-_SCORING = "scoring"
+_SCORING = "scoring"  #: Saved only if it is not None.
 _TEXTS = "training_digests"
 _MAPS, _CONFORMITY = "calibration.", "conformity."
 #: Names of arrays that are read before or after a prediction checks the mapped file.

@@ -125,8 +125,7 @@ def _of_sets(y: list[Any]) -> tuple[AnyArray, AnyArray]:
         classes = np.unique(np.array(labels))
     except (TypeError, ValueError) as error:
         raise InputError("labels of different types cannot be sorted; use only strings or numbers") from error
-    places = {label: a for a, label in enumerate(classes.tolist())}
-    return classes, indicator_of(y, places, len(classes))
+    return classes, indicator_of(y, {label: a for a, label in enumerate(classes.tolist())}, len(classes))
 
 
 def _refuse_rows_of_a_matrix(y: list[Any]) -> None:

@@ -392,8 +392,7 @@ def fit_logistic(
     for _ in range(100):  # four to ten are taken
         p = 1 / (1 + np.exp(-np.clip(point @ design, -700, 700)))
         gradient = design @ (weight * (p - targets))
-        curvature = (design * (weight * p * (1 - p))) @ design.T + 1e-12 * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve((design * (weight * p * (1 - p))) @ design.T + 1e-12 * np.eye(2), gradient)
         if gradient @ step <= TOLERANCE * weight.sum():
             point = point - step
             break

@@ -39,8 +39,7 @@ from textsvm.text.encoders import FunctionEncoder, TextEncoder
 #: Kernel as users give it: an object, a name or notation, or a Python function.
 KernelLike: TypeAlias = Kernel | KernelFunction | str
 DEFAULT_KERNELS = ("auto", "fast")  #: Values of `kernel` that leave the kernel to the classifier.
-#: Indices of training rows and of test rows.
-Fold: TypeAlias = tuple[Ints, Ints]
+Fold: TypeAlias = tuple[Ints, Ints]  #: Indices of training rows and of test rows.
 STRATEGIES = ("ovo", "ovr", "crammer-singer")  #: Of classes without an order
 SCORINGS = ("accuracy", "f1_macro")
 LARGEST = 1e100  #: C and tolerances: products of larger ones with coefficients are infinite

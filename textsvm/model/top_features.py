@@ -212,8 +212,7 @@ def _by_attribution(support: Support, label: object, coef: Floats, n: int) -> To
     chosen = np.sort(np.argsort(-np.abs(coef), kind="stable")[:MAX_DOCUMENTS])
     rows, heavy = kernel.rows(documents, devices.select("cpu")), documents.take(chosen)
     values = rows.cross(heavy).astype(np.float64)
-    coefs = np.tile(coef, (len(chosen), 1))
-    parts = kernel.attribution.contributions(rows, heavy, coefs, values, None)
+    parts = kernel.attribution.contributions(rows, heavy, np.tile(coef, (len(chosen), 1)), values, None)
     totals: dict[str, float] = defaultdict(float)
     for features in parts.features:
         for text, _, contribution in features:

@@ -32,7 +32,7 @@ from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.files import MappedFile
 from textsvm.runtime.parallel import Lock, StageProgress, lap, of_stage
-from textsvm.runtime.parameters import with_short_repr
+from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.sources.base import Expansion, Reader, Source, Support
 from textsvm.text.pieces import Pieces, mean_of_pieces
 
@@ -121,6 +121,12 @@ class TrainedModel:
     _prepared: list[Predictor] = field(default_factory=list, init=False, repr=False)
     #: Held while the predictor is prepared, so that threads prepare it once.
     _preparing: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    def _repr_html_(self) -> str:
+        n = len(self.predictor.support.indices)
+        tops = self.top_features(8) if n <= 5000 else []  # otherwise it takes long
+        rows = [(top.label, top.kind, ", ".join(repr(x.text) for x in top.features)) for top in tops]
+        return notebook_table(f"{self.estimator_name}: {self.kernel!r}, {n:,} support vectors", rows)
 
     @property
     def estimator_name(self) -> str:

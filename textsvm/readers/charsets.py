@@ -86,8 +86,7 @@ def decode_utf_8(data: bytes, line: int = 1) -> tuple[str, str | None]:
         return data.decode(), None
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
-        text = data.decode("utf-8", "textsvm-windows-1252")
-        return text, f"line {line}: {NOT_UTF_8}"
+        return data.decode("utf-8", "textsvm-windows-1252"), f"line {line}: {NOT_UTF_8}"
 
 
 def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
@@ -160,5 +159,4 @@ def is_binary(data: bytes) -> bool:
         return True
     if byte_order_mark(head)[0]:
         return False
-    control = len(head) - len(head.translate(None, _CONTROL))
-    return b"\x00" in head or control > max(8, 0.05 * len(head))
+    return b"\x00" in head or len(head) - len(head.translate(None, _CONTROL)) > max(8, 0.05 * len(head))

@@ -22,7 +22,7 @@ from textsvm.arrays import Array, Json
 from textsvm.errors import InputError, check_labels, first_few, plural
 from textsvm.readers.charsets import INVISIBLE
 from textsvm.runtime.compiled import scipy
-from textsvm.runtime.parameters import with_short_repr
+from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.text.pieces import Pieces
 from textsvm.text.stored import StoredTexts
 
@@ -298,6 +298,10 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def _repr_html_(self) -> str:
+        counts = Counter(map(str, self.labels or [])).most_common()
+        return notebook_table(f"{len(self):,} documents of {self.source}", [("label", "documents"), *counts])
 
     @property
     def examples(self) -> Any:
@@ -711,8 +715,7 @@ class InvalidRows:
             self._without_text.append(line)
             self._reason = problem
         else:
-            place = f"{self._file}, {self._units[:-1]} {line}"
-            self._left_out.setdefault(problem, []).append(place)
+            self._left_out.setdefault(problem, []).append(f"{self._file}, {self._units[:-1]} {line}")
 
     def check(self, total: int) -> None:
         """Raise InputError for the refused rows of a file of `total` rows; note the others."""

@@ -34,14 +34,12 @@ from textsvm.runtime.parallel import Progress
 
 Problems = list[tuple[str, str]]
 HEAD = 1 << 16  #: Bytes from which the format of a file is detected
-#: Longest line, and longest field of CSV.
-MAX_LINE = 1 << 28
+MAX_LINE = 1 << 28  #: Longest line, and longest field of CSV.
 MAX_BYTES = 2 << 30
 MAX_FILES = 2_000_000
 NUMPY = b"\x93NUMPY"
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
-#: Files of Microsoft Office up to 2003.
-OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  #: Files of Microsoft Office up to 2003.
 _SPREADSHEET = "a spreadsheet"
 #: Beginnings of Arrow's files, of Feather's first version, and of Arrow's streams.
 ARROW = (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
@@ -192,8 +190,7 @@ class FileOnDisk:
                 stream: Any = self._packed
                 if self._opener:
                     budget = _Budget(f"{self.path}", sys.maxsize, self.size, None)
-                    unpacked = _BudgetedStream(self._opener(stream), budget, stream)
-                    stream = io.BufferedReader(unpacked, BLOCK)
+                    stream = io.BufferedReader(_BudgetedStream(self._opener(stream), budget, stream), BLOCK)
                 yield stream
         except (InputError, FileNotFoundError, PermissionError):
             raise

@@ -211,13 +211,11 @@ def _of_declaration(declared: str, tokens: list[Node], quirks: bool) -> dict[str
             (0, math.inf) if auto else _length(x, quirks) for auto, x in zip(autos, tokens, strict=True)
         ]
         if word in _WIDE or (tokens and len(lengths) <= 4 and None not in lengths):
-            sides = [""] * 4 if word in _WIDE else _four(lengths)
-            return dict(zip(_SIDES[name], sides, strict=True))
+            return dict(zip(_SIDES[name], [""] * 4 if word in _WIDE else _four(lengths), strict=True))
         return {}
     if word in _WIDE:
         name = "font-size" if name == "font" else name
-        unset = word == "unset" and name == "display"
-        value = _INITIAL.get(name, "") if word == "initial" or unset else ""
+        value = _INITIAL.get(name, "") if word == "initial" or (word == "unset" and name == "display") else ""
     elif name == "color" and word == "currentcolor":
         value = ""
     elif name in _COLOURS:
@@ -301,8 +299,7 @@ def _calculated(token: Node, depth: int = 0) -> tuple[float, float, float] | Non
     name = token.lower_name if token.type == "function" else "calc"
     if depth > 20 or name not in ("calc", "-webkit-calc", "min", "max", "clamp"):
         return None
-    content = token.arguments if token.type == "function" else token.content
-    parts = _split(content, ",")
+    parts = _split(token.arguments if token.type == "function" else token.content, ",")
     results = [result for part in parts if (result := _summed(part, depth)) is not None]
     if len(results) < len(parts):
         return None

@@ -29,8 +29,7 @@ _OTHER_PREFIX = re.compile(r"(__[A-Za-z]+__)\S")
 _COMMENT = re.compile(r"#\s*(\w+)\s*[:=]\s*(.*)")
 _LABEL_KEYS = ("label", "class", "category", "intent", "sentiment", "topic", "genre")
 _TAG = re.compile(r"O|[BIESLU]-\S+")
-#: Share of the lines of fastText that have labels.
-_MARKED = 0.1
+_MARKED = 0.1  #: Share of the lines of fastText that have labels.
 _MAX_LABEL = 100
 PROGRESS_STEP = 1024  #: Lines or rows between progress reports
 

@@ -34,8 +34,7 @@ _CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in
 
 def is_reuters(data: bytes) -> bool:
     """Whether a file is an SGML file of the collection."""
-    head = data[:2048].lstrip().upper()
-    return head.startswith((b"<!DOCTYPE LEWIS", b"<REUTERS "))
+    return data[:2048].lstrip().upper().startswith((b"<!DOCTYPE LEWIS", b"<REUTERS "))
 
 
 def read_reuters(

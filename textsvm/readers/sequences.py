@@ -130,8 +130,7 @@ def read_sequences(
                         problems.append((place, f"of one letter: {header!r} is {letters!r}"))
                 document = parser.document(header, letters, count)
                 if options.label_separator is not None and document.label is not None:
-                    labels = split_label(document.label, options.label_separator)
-                    document = document._replace(label=labels)
+                    document = document._replace(label=split_label(document.label, options.label_separator))
                 yield document
 
 
@@ -143,15 +142,13 @@ class HeaderParser:
     options: ReadOptions | None  #: None if no column is named
     are_labels: bool  #: Whether headers are labels, so that the number of a record is its id
     prefix: str  #: Prefix of that number
-    #: Label and part from the name of the file.
-    label: str | None
+    label: str | None  #: Label and part from the name of the file.
     part: str | None
 
     @classmethod
     def for_file(cls, file: File | FileOnDisk, options: ReadOptions, several: bool) -> HeaderParser:
         """The parser for a file, from its first bytes."""
-        lines = decode(file.head)[0].split("\n")
-        headers = [line[1:].strip() for line in lines if line.startswith(">")]
+        headers = [line[1:].strip() for line in decode(file.head)[0].split("\n") if line.startswith(">")]
         few = 2 * len(set(headers)) <= len(headers) or _SIGNS.issuperset(headers)
         are_labels = bool(headers) and all(headers) and few and options.label_column is None
         label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")

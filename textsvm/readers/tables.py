@@ -350,8 +350,7 @@ class _DocumentRows:
         for name in self._roles["text"]:
             columns[name] = _string(row.get(name)) or ""
         for name in self._roles["numbers"]:
-            number = parse_number(row.get(name), f"{place}: {name!r}", True, self._decimal)
-            columns[name] = number or 0.0
+            columns[name] = parse_number(row.get(name), f"{place}: {name!r}", True, self._decimal) or 0.0
         return columns
 
     def _with_list(self, document: Document, place: str) -> Document:

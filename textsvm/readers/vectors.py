@@ -27,8 +27,7 @@ from textsvm.readers.plain_text import part_of
 from textsvm.runtime.compiled import scipy
 
 _LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight")
-#: Largest index: columns of a sparse matrix are 32-bit numbers.
-MAX_INDEX = 2**31 - 1
+MAX_INDEX = 2**31 - 1  #: Largest index: columns of a sparse matrix are 32-bit numbers.
 _NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _LINE = re.compile(
     rb"\s*%(n)s(?:,%(n)s)*(?:\s+qid:\d+)?(?:\s+\d+:%(n)s)*\s*(?:#.*)?" % {b"n": _NUMBER}, re.DOTALL
@@ -86,8 +85,7 @@ def read_vector_files(inputs: InputFiles, format: str, options: ReadOptions | No
 def read_vectors(path: str | Path) -> Array:
     """The vectors of a file of any of these formats, an array or CSR matrix; labels are ignored."""
     inputs = read_files(path)
-    files = [file for file in inputs.files if file.size]
-    format = vector_format(inputs, files)
+    format = vector_format(inputs, [file for file in inputs.files if file.size])
     if format is None:
         raise InputError(f"{path} holds no vectors; they come as .npy, .npz or in LIBSVM's format")
     return read_vector_files(inputs, format).vectors
@@ -211,8 +209,7 @@ def _matrix(values: Array, name: str) -> Array:
     if not values.shape[0] or not values.shape[1]:
         raise InputError(f"{name} holds no vector; its shape is {values.shape}")
     if values.dtype not in (np.float32, np.float64):
-        small = kind == "b" or values.dtype.itemsize <= 2
-        values = values.astype(np.float32 if small else np.float64)
+        values = values.astype(np.float32 if kind == "b" or values.dtype.itemsize <= 2 else np.float64)
     if not isinstance(values, np.ndarray):
         values = values.tocsr()
         values.sum_duplicates()

@@ -126,8 +126,7 @@ class Chart:
 
     def py(self, value: float) -> float:
         """Pixel row of a value."""
-        share = _share(value, self.y, self.log_y)
-        return self.height - BOTTOM - share * (self.height - BOTTOM - TOP)
+        return self.height - BOTTOM - _share(value, self.y, self.log_y) * (self.height - BOTTOM - TOP)
 
     def _pixels(self, xs: ArrayLike, ys: ArrayLike) -> list[tuple[float, float]]:
         return [(self.px(x), self.py(y)) for x, y in zip(_floats(xs), _floats(ys), strict=True)]

@@ -113,8 +113,7 @@ def confusion(results: Results) -> str:
     labels, k = [cut(str(label), 24) for label in results.labels], len(results.labels)
     if not 1 < k <= MOST_CHOICES or not results.confusion:
         return ""
-    side = 44 if k <= 25 else 14
-    left = 30 + 7 * max(map(len, labels))
+    side, left = 44 if k <= 25 else 14, 30 + 7 * max(map(len, labels))
     # Coordinates are pixels from the upper left corner of the matrix.
     axis = Axis((0, 1), "")
     chart = Chart("Confusion matrix", axis, axis, width=max(left + side * k + 20, 380))
@@ -244,8 +243,7 @@ def _share(label: str) -> Axis:
 def _left_out(results: Results, curves: int) -> str:
     if results.task == "binary":
         return ""
-    omitted = len(results.labels) - curves
-    note = " Each class against the rest."
+    omitted, note = len(results.labels) - curves, " Each class against the rest."
     note += f" Shown at first: the {MOST_CURVES} with the lowest F1." if curves > MOST_CURVES else ""
     return note + (f" Without {omitted} that have no curve." if omitted > 0 else "")
 
@@ -362,8 +360,7 @@ def threshold_data(results: Results) -> Json | None:
 
 def _embedded(score: Floats, start: float, joined: float) -> Json:
     """Scores with four digits, on their side of the threshold; with counts if `joined` scores are joined."""
-    score = np.sort(score)
-    counts = None
+    score, counts = np.sort(score), None
     if joined > 1:
         starts = np.arange(0, len(score), int(np.ceil(joined)))
         cuts = np.unique(np.append(starts, np.searchsorted(score, start, "right")))

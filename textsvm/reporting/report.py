@@ -186,8 +186,7 @@ def report_of_folds(
     results = results if results.intervals else results.with_intervals()
     if texts is None:
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
-    lengths = np.array([len(texts[i]) for i in results.index.tolist()])
-    wrong = []
+    lengths, wrong = np.array([len(texts[i]) for i in results.index.tolist()]), []
     if results.task != "multilabel":
         values = how_wrong(results)
         for i in worst(results, mistakes):

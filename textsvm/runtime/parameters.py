@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from html import escape
 from inspect import Signature, signature
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -170,6 +172,7 @@ _SHORT = _ShortRepr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 3
 _SHORT.maxother = _SHORT.maxstring = 40
 _SHOWN = 500  #: Characters of the fields that are shown.
+_CELL, _ROWS = 120, 12  #: Most characters of a cell, and rows, of a table in a notebook.
 
 
 def with_short_repr(kind: type[_Kind]) -> type[_Kind]:
@@ -182,3 +185,14 @@ def with_short_repr(kind: type[_Kind]) -> type[_Kind]:
 
     kind.__repr__ = short  # type: ignore[method-assign]
     return kind
+
+
+def notebook_table(title: str, rows: Sequence[Sequence[object]]) -> str:
+    """Table for a notebook. Every cell is escaped; numbers have four digits."""
+
+    def cell(value: object) -> str:
+        shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+        return escape(shown if len(shown) <= _CELL else f"{shown[:_CELL]}...")
+
+    lines = ("".join(f"<td>{cell(value)}</td>" for value in row) for row in rows[:_ROWS])
+    return f"<b>{cell(title)}</b><table><tr>{'</tr><tr>'.join(lines)}</tr></table>"

@@ -31,7 +31,7 @@ from textsvm.model.settings import ClassifierSettings, Fold, Settings, is_defaul
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
-from textsvm.runtime.parameters import with_short_repr
+from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
 from textsvm.training.fold_grams import FoldGrams, Task, of_all, train_and_test
@@ -71,6 +71,13 @@ class CrossValidation:
     #: Number of copies of other documents (equal but for case, spaces, punctuation and, in long texts,
     #: digits) that are in one part with them; 0 if the folds separate some.
     copies: int = 0
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, self.mean[name], self.sd[name], *(row[name] for row in self.table)) for name in self.mean
+        ]
+        head = ("metric", "mean", "sd", *(f"fold {k}" for k in range(1, len(self.table) + 1)))
+        return notebook_table(f"{len(self.tested):,} documents, {len(self.folds)} folds", [head, *rows])
 
     def as_dict(self) -> Json:
         """JSON values; NaN is None."""
@@ -241,8 +248,7 @@ def _judged(
     predicted = fold_predictions(settings, values, task.folds, target)
     folds = zip(tests, values, predicted, strict=True)
     table = [judge(settings, truth[test], value, target, names, labels) for test, value, labels in folds]
-    shifted = fold_values(settings, values, task.folds, target)
-    decision, tested = mean_values(shifted, task.folds, len(truth))
+    decision, tested = mean_values(fold_values(settings, values, task.folds, target), task.folds, len(truth))
     if target.multilabel:
         share, _ = mean_values([labels.astype(float) for labels in predicted], task.folds, len(truth))
         predictions = share > 0.5
@@ -270,8 +276,7 @@ class LearningCurve:
 
     metric: str  #: The error is the metric itself ("mae"), or 1 less the metric
     n: Floats  #: shape (n_points,): Number of training texts, mean over folds
-    #: shape (n_points,): Mean and sample standard deviation over folds.
-    error: Floats
+    error: Floats  #: shape (n_points,): Mean and sample standard deviation over folds.
     sd: Floats
     power_law: tuple[float, float, float]  #: a, b and c
     expected: float  #: Predicted error with twice as many training texts

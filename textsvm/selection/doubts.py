@@ -56,8 +56,7 @@ class Doubt:
     """A text to review."""
 
     index: int
-    #: Given and likeliest label; equal if the text is doubtful for another reason.
-    label: Any
+    label: Any  #: Given and likeliest label; equal if the text is doubtful for another reason.
     suggested: Any
     score: float  #: Probability that another label is right, 0..1
     reasons: list[str]  #: Sentences, the strongest reason first
@@ -99,8 +98,7 @@ class Doubts:
         at_least : float
             Lowest score of a doubtful label; near-copies with different labels and outliers have any score.
         """
-        ordered = (self._doubt(int(i), ids, at_least) for i in self.order())
-        return [doubt for doubt in ordered if doubt.kinds]
+        return [doubt for doubt in (self._doubt(int(i), ids, at_least) for i in self.order()) if doubt.kinds]
 
     def _doubt(self, i: int, ids: Sequence[str] | None, at_least: float) -> Doubt:
         label, suggested = (values[i : i + 1].tolist()[0] for values in (self.labels, self.suggested))

@@ -121,8 +121,7 @@ class GridSearch:
     def judge(self, k: int, values: Sequence[Floats]) -> None:
         """Metrics of a setting, given its decision values on all folds."""
         settings, truth = self.points[k].settings, labels_of(self.target)
-        predictions = self.predictions(settings, values)
-        folds = zip(self.all_folds, values, self.wanted, predictions, strict=True)
+        folds = zip(self.all_folds, values, self.wanted, self.predictions(settings, values), strict=True)
         self.tried[k] = [
             judge(settings, truth[test], value, self.target, names, predicted)
             for (_, test), value, names, predicted in folds
@@ -147,8 +146,7 @@ class GridSearch:
 
     def predictions(self, settings: Settings, values: Sequence[Floats]) -> list[AnyArray]:
         """Predictions on all folds; the thresholds of an outer fold come from its inner folds."""
-        n = len(self.folds)
-        predictions = fold_predictions(settings, values[:n], self.folds, self.target)
+        predictions = fold_predictions(settings, values[: len(self.folds)], self.folds, self.target)
         for inside, outer in self.inner:
             folds, inner_values = [self.all_folds[k] for k in inside], [values[k] for k in inside]
             predictions += fold_predictions(settings, inner_values, folds, self.target)
@@ -223,8 +221,7 @@ class TrialFile:
         self._outdated = False  # whether another version of textsvm wrote the file
         self.keys = [_key(point.settings) for point in search.points]
         folds = [(train.tolist(), test.tolist()) for train, test in search.all_folds]
-        values = [search.target.values.tolist(), search.weight, folds, search.metric]
-        self._of = joblib.hash([data, *values])
+        self._of = joblib.hash([data, search.target.values.tolist(), search.weight, folds, search.metric])
         self._head = json.dumps({_HEAD: 2, "of": self._of, "textsvm": __version__}) + "\n"
         results = self._read()
         for k, key in enumerate(self.keys):

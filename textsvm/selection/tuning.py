@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.errors import InputError, warn_user
@@ -24,7 +25,7 @@ from textsvm.model.settings import Fold, Settings, is_default, settings_of
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
-from textsvm.runtime.parameters import with_short_repr
+from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.grid import SharedExamples, all_grams, encode_all, grid_points
 from textsvm.selection.scoring import mean_and_sd, warn_unfinished
@@ -42,8 +43,7 @@ class Nested:
 
     params: list[dict[str, Any]]  #: Setting chosen on the training part of each outer fold
     table: list[dict[str, float]]  #: Metrics of this setting on the test part
-    #: Mean and sample standard deviation over the outer folds.
-    mean: dict[str, float]
+    mean: dict[str, float]  #: Mean and sample standard deviation over the outer folds.
     sd: dict[str, float]
 
 
@@ -68,6 +68,11 @@ class Tuning:
     leaks: list[Leak]
     seconds: dict[str, float]  #: Wall time of "encode", "gram", "duplicates", "solve" and "score"
     copies: int = 0  #: As in `textsvm.selection.cross_validation.CrossValidation`
+
+    def _repr_html_(self) -> str:
+        rows = [(row["mean"], row["sd"], row["params"]) for row in self.table]
+        rows.sort(key=lambda row: np.nan_to_num(abs(row[0] - self.best_score), nan=np.inf))  # the best first
+        return notebook_table(f"{len(rows):,} settings", [(self.metric, "sd", "parameters"), *rows])
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None, a kernel is its name and parameters."""

@@ -52,8 +52,7 @@ class PackedTable:
 
     table: FeatureTable
     starts: Hashes  #: shape (n_buckets + 1,): First string of each bucket
-    #: uint64, shape (n,): Key of each string, its first hash times 2**32 plus its second hash
-    tags: AnyArray
+    tags: AnyArray  #: uint64, shape (n,): Key of each string, its first hash times 2**32 plus its second hash
     factors: NDArray[np.floating] | None  #: shape (n,)
     #: shape (n + 1 + number of repeats, n_machines): Weights of the strings, a row of zeros for unknown
     #: strings, and cumulated weights of 2, 3, ... occurrences of strings with several rows

@@ -50,15 +50,13 @@ class PlainModel:
 
     task: str  #: "classes", "labels" (several per text), "number" or "novelty"
     text: TextForm  #: How texts are normalised
-    #: The kernel as a sum; values of machines are summed over the terms.
-    terms: Sequence[FeatureTerm]
+    terms: Sequence[FeatureTerm]  #: The kernel as a sum; values of machines are summed over the terms.
     biases: Floats  #: shape (n_machines,): Added to the values of the machines
     #: Decision values from values of machines: "identity"; "difference" of the second and the first; "ovo",
     #: votes of machines for pairs of classes, see `textsvm.model.rules.class_scores`.
     combine: str
     classes: list[Any] | None  #: Labels as JSON values
-    #: shape (n_classes,): A text gets label k if its value is above thresholds[k].
-    thresholds: Floats | None
+    thresholds: Floats | None  #: shape (n_classes,): A text gets label k if its value is above thresholds[k].
     calibration: Arrays | None  #: See `CalibratedRule.maps`
     reject: tuple[float, ...]  #: Bounds of probabilities of rejected texts: none, one or two
     conformity: Conformity | None  #: For prediction sets

@@ -223,8 +223,7 @@ class Learner:
             return Proposal(drawn, "random")
         if self._learnt < 0:
             self.refresh()
-        ranking = self._training.ranking
-        best = next((i for i in ranking if i not in self._answers and i not in skipped), None)
+        best = next((i for i in self._training.ranking if i not in self._answers and i not in skipped), None)
         return Proposal(drawn, "random") if best is None else Proposal(best, "strategy")
 
     def refresh(self) -> None:
@@ -347,8 +346,7 @@ class Learner:
         target = np.array([[1.0 if x in labels else -1.0 for x in names] for labels in labelled.values()])
         relevant = names.index(self.relevant) if self.relevant in names else None
         machine = Machine.weighted(grams, target, self.multilabel, relevant)
-        gram = mixed(grams, machine.weight)
-        copies = self._near_copies(index, grams[0])
+        gram, copies = mixed(grams, machine.weight), self._near_copies(index, grams[0])
         values = _left_out(gram, machine, np.arange(len(index)), copies)
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)

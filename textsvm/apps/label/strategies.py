@@ -215,8 +215,7 @@ def labels_per_point(curve: Sequence[tuple[int, float]]) -> float | None:
     if len(curve) < 3:
         return None
     sizes, accuracy = np.array(curve, np.float64).T
-    error = np.maximum(1 - accuracy, 1e-3)
-    slope, start = np.polyfit(np.log(sizes), np.log(error), 1, w=np.sqrt(sizes))
+    slope, start = np.polyfit(np.log(sizes), np.log(np.maximum(1 - accuracy, 1e-3)), 1, w=np.sqrt(sizes))
     goal = np.exp(start + slope * np.log(sizes[-1])) - 0.01
     if slope > -0.02 or goal <= 0:
         return None
