@@ -81,6 +81,22 @@ def assert_close(values, expected):
     np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12 * max(1, np.abs(expected).max()))
 
 
+def test_a_mapped_file_needs_no_free_memory_of_its_size(indexed, path, monkeypatch):
+    """Other files are read, and refused before if they do not fit."""
+    textsvm.save(SVC(KERNELS[0]).fit(TEXTS, LABELS), path)
+    monkeypatch.setattr(devices, "SMALL", 0)
+    monkeypatch.setattr(devices, "free_memory", lambda device: path.stat().st_size)
+    assert len(load(path).predict(NEW)) == len(NEW)
+    plain = path.with_name("plain.textsvm")
+    content = read_content(path)
+    arrays = {name: array for name, array in content.arrays.items() if "index" not in name}
+    plain.write_bytes(
+        b"".join(map(bytes, packed({**content.header, "format_version": FORMAT_VERSION}, arrays)))
+    )
+    with pytest.raises(InputError, match="bytes of memory to read, and"):
+        read_content(plain)
+
+
 @pytest.mark.parametrize("labels", [LABELS, THREE], ids=["2 classes", "3 classes"])
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_decisions_are_those_of_the_texts(indexed, path, kernel, labels):

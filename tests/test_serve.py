@@ -899,6 +899,27 @@ def test_a_second_process_that_hangs_is_replaced(models):
         until_answered(server, large)
 
 
+def test_a_model_that_does_not_load_twice_answers_short_texts(models, tmp_path):
+    """As if memory were too small for both processes: requests that worked go on to work."""
+    path, large = tmp_path / "model.textsvm", {"model": "model", "texts": TEXTS[:300]}
+    shutil.copy(models / "two.textsvm", path)
+    with serving(path, models / "two.textsvm") as server:
+        (tmp_path / "new").write_bytes(b"no model")
+        os.replace(tmp_path / "new", path)
+        until_answered(server, json.dumps({**large, "model": "two"}).encode())
+        assert "it answers no large requests until the next reload" in server.wait_for("model.textsvm")
+        assert server.predict(**large)[0] == 503
+        for _ in range(30):
+            assert server.predict(model="model", text="lunch")[0] == 200
+            assert server.ask("GET", "/healthz")[0] == 200
+            time.sleep(0.1)
+        shutil.copy(models / "two.textsvm", tmp_path / "new")
+        os.replace(tmp_path / "new", path)
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("loaded again: model, two")
+        assert server.predict(**large)[0] == 200
+
+
 def test_both_processes_have_the_same_models(models, tmp_path):
     """A file that is replaced between their starts is loaded by both, as are all files at SIGHUP."""
     path, texts = tmp_path / "model.textsvm", TEXTS[:300]

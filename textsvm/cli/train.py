@@ -83,7 +83,7 @@ class TaskOptions:
         if cost is None:
             return line
         took = f"{cost.seconds:.1f} s and {cost.bytes / 1e6:.0f} MB"
-        return f"{line}; a new process predicts a text in about {took}"
+        return f"{line}; a new process predicts a text (or piece) of mean length in about {took}"
 
 
 @options.with_groups

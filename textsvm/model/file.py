@@ -637,6 +637,9 @@ def read_content(path: Path) -> Content:
             why = _reason(head, size, error)
             raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
         mapped = (header := _header_of(path, outer))["format_version"] == MAPPED
+        need = 0 if mapped else 2 * size  # of the bytes and the arrays
+        if need > devices.SMALL and need > (free := devices.free_memory(devices.select("cpu"))):
+            raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
         try:
             whole = MappedFile(path, file) if mapped else None
             (digest, start), arrays = _digest_and_arrays(file, head, places, mapped)
@@ -706,18 +709,14 @@ def _reason(head: bytes, size: int, error: Exception) -> str:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    if not os.path.isfile(path):
-        if os.path.isdir(path):
-            raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
-        if os.path.exists(path):
-            raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
-        raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
-    # The bytes and the arrays are in memory together.
-    if (need := 2 * path.stat().st_size) > devices.SMALL:
-        free = devices.free_memory(devices.select("cpu"))
-        if need > free:
-            raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
-    return path.open("rb")
+    if os.path.isdir(path):
+        raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise InputError(f"the model {path} is not there; `textsvm train -o {path}` writes one") from None
 
 
 def _header_of(path: Path, outer: Json) -> Json:

@@ -83,8 +83,8 @@ def require_free(needed: int, purpose: str, remedy: str) -> None:
         trim()
     raise InputError(
         f"{purpose} about {needed >> 20:,} MiB of main memory and {limit} leaves {left >> 20:,} MiB; take "
-        f"fewer lengths of substrings (p), {remedy}shorten the texts (max_length, --max-length), give fewer, "
-        "or raise that limit"
+        f"fewer lengths of substrings (such as --kernel spectrum:1-3,log,idf), {remedy}shorten the texts "
+        "(max_length, --max-length), give fewer, or raise that limit"
     )
 
 

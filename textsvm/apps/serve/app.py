@@ -190,13 +190,14 @@ class Service:
         return failures
 
     async def _open(self) -> None:
-        """Start the second worker; models whose files were replaced are loaded again by both."""
-        if "" not in await self._load_in(link := await self._start(apart=True), set(self.models)):
+        """Start the second worker; both load replaced models again, and what does not fit twice stays out."""
+        link, names = await self._start(apart=True), set(self.models)
+        if "" not in (failures := await self._load_in(link, names)):
             self._apart = link
-            digests = [
-                {model["name"]: model["digest"] for model in await x.describe()} for x in self._links()
-            ]
-            self._missing |= {name for name in self.models if len({own.get(name) for own in digests}) > 1}
+            for failure in failures.values():
+                self._say(f"{failure}; it answers no large requests until the next reload")
+            digests = [{own["name"]: own["digest"] for own in await x.describe()} for x in self._links()]
+            self._missing |= {x for x in names - {*failures} if len({own.get(x) for own in digests}) > 1}
             self._work.set()
 
     async def _load_in(self, link: _Link, names: set[str]) -> dict[str, str]:

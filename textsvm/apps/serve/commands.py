@@ -81,7 +81,7 @@ def _named(models: list[str]) -> dict[str, str]:
         name, equals, path = argument.partition("=")
         if not equals or Path(argument).exists():
             name, path = Path(argument).stem, argument
-        if not name or name in paths:
-            raise WrongUsage(f"{argument}: the name {name!r} is empty or given twice; name it, as NAME=PATH")
+        if name in paths or not name:
+            raise WrongUsage(f"{argument}: {name!r} is no name or another model's; name it, as NAME=PATH")
         paths[name] = path
     return paths

@@ -428,8 +428,10 @@ class Worker:
         names = list(self.models)
         if name is None and len(names) > 1:
             raise Refusal(400, f'give "model", one of {", ".join(names)}')
-        if name is not None and (not isinstance(name, str) or name not in names):
-            raise Refusal(404, f"there is no model {str(name)[:100]!r}; there are {', '.join(names)}")
+        if not isinstance(name, str | None):
+            raise Refusal(400, f'"model" must be a name, one of {", ".join(names)}')
+        if name is not None and name not in names:
+            raise Refusal(404, f"there is no model {name[:100]!r}; there are {', '.join(names)}")
         model = self.models[name := names[0] if name is None else name]
         if model is None:
             raise Refusal(503, f"the model {name!r} cannot be loaded; stderr of the server has the reason")
