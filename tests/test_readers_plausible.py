@@ -114,3 +114,13 @@ def test_a_long_run_of_letters_is_read_once(tmp_path):
     start = time.process_time()
     assert len(read_corpus(tmp_path / "t.csv")) == 2
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_single_column_of_0_and_1_is_no_list_of_labels(empty, tmp_path):
+    rows = [f"a text of some words {i},{'' if empty and i % 4 == 0 else i % 2}" for i in range(40)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["text,complaint", *rows]), "utf-8")
+    with pytest.raises(InputError, match="labels 0 and 1 of one column are classes; leave out --multilabel"):
+        read_corpus(path, text="text", label="complaint", **SEVERAL)
+    assert set(read_corpus(path, text="text", label="complaint", skip_invalid=empty).labels) == {"0", "1"}

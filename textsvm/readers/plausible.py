@@ -209,12 +209,12 @@ def _with_lists(corpus: Corpus, options: ReadOptions) -> Corpus:
     if ends and labels.issuperset(map(bare.__getitem__, ends)):
         options.warn(f"labels with a separator at their end, such as {ends[0]!r}, are read without")
         cells = [renamed(labels, bare) for labels in cells]
-    names = {labels[0] for labels in cells if len(labels) == 1}
-    separator = (
-        None if options.label_separator else _separator_of(names, several=options.label_separator == "")
-    )
+    names, several = {labels[0] for labels in cells if len(labels) == 1}, options.label_separator == ""
+    if several and names and labels <= {"0", "1"}:
+        raise InputError(f"{corpus.source}: labels 0 and 1 of one column are classes; leave out --multilabel")
+    separator = None if options.label_separator else _separator_of(names, several)
     lists = sorted(label for label in names if separator and separator in label)
-    if options.label_separator == "":
+    if several:
         separator = separator or LABEL_SEPARATORS[0]
         if lists and separator != LABEL_SEPARATORS[0]:
             place = f"such as {_shown(lists[0])} are split at {separator!r} (--label-separator)"
