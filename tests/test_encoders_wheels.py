@@ -54,7 +54,7 @@ def corpus(path, texts, labels):
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_without_the_package_a_sentence_has_the_command(tmp_path, name):
-    command = f"pip install ./wheels/{PACKAGES[name]} in a checkout of textsvm"
+    command = f"in a checkout, pip install ./wheels/{PACKAGES[name]}"
     with pytest.raises(InputError, match=f"the encoder {name} is a package that is not installed: {command}"):
         SVC(encoder=name).fit(*topics(20))
     file = corpus(tmp_path / "t.tsv", *topics(20))

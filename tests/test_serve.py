@@ -573,7 +573,7 @@ WRONG = [
     (b'{"model": "calibrated", "text": "a", "probabilities": 1}', 400, "true or false"),
     (b'{"text": "a"}', 400, 'give "model"'),
     (b'{"model": "none", "text": "a"}', 404, "no model 'none'"),
-    (b'{"model": ["two"], "text": "a"}', 404, "no model"),
+    (b'{"model": ["two"], "text": "a"}', 400, '"model" must be a name, one of'),
     (json.dumps({"model": "two", "texts": ["a"] * 1001}).encode(), 413, "1,001 texts"),
     (json.dumps({"model": "two", "text": "a" * 100_001}).encode(), 413, "100,001 characters"),
     (b" " * (2 << 20) + b"{}", 413, "2,097,152 bytes"),

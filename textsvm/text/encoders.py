@@ -501,7 +501,7 @@ def load_encoder(encoder: object, download: bool = True) -> TextEncoder:
     folder, name = Path(os.path.expanduser(encoder)), str(encoder)
     if name in PACKAGES:
         if (place := packaged(name)) is None:
-            how = f"pip install ./wheels/{PACKAGES[name]} in a checkout of textsvm"
+            how = f"in a checkout, pip install ./wheels/{PACKAGES[name]}"
             raise InputError(f"the encoder {name} is a package that is not installed: {how}")
         return _load_folder(place, _stamp(place, name), name, name)
     there = os.path.exists(folder)  # False, too, for a name that no file can have

@@ -82,6 +82,6 @@ def _named(models: list[str]) -> dict[str, str]:
         if not equals or Path(argument).exists():
             name, path = Path(argument).stem, argument
         if name in paths or not name:
-            raise WrongUsage(f"{argument}: {name!r} is no name or another model's; name it, as NAME=PATH")
+            raise WrongUsage(f"{argument}: the name {name!r} is taken or empty; name it, as NAME=PATH")
         paths[name] = path
     return paths
