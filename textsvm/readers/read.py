@@ -100,11 +100,9 @@ def read_corpus(
         numbers : str or sequence of str
             Tables: columns of numbers, with commas, kept beside those of text (`Corpus.columns`).
         label_separator : str
-            Tables, FASTA: separator of several labels in a cell or header, such as ";". A JSON list is
-            always several labels.
+            Tables, FASTA: separator of labels in a cell or header, such as ";". JSON lists need none.
         skip_invalid : bool
-            Tables, lines: leave out rows without a text, and rows with too few or too many fields, which
-            are an error otherwise.
+            Tables, lines: leave out rows without a text or with another number of fields, else an error.
         level : int
             Folders: level of the folders that are the classes, 1 for the outermost. `group="folder"` makes a
             group of the files of each folder in a class, such as the chapters of a book.
@@ -122,8 +120,7 @@ def read_corpus(
     Raises
     ------
     InputError
-        If the input is missing, unreadable, damaged as a whole, of unknown format, or empty, or if a number
-        is invalid.
+        If the input is missing, unreadable, damaged, of unknown format or empty, or a number is invalid.
 
     Examples
     --------

@@ -523,8 +523,8 @@ def advice(texts: Sequence[str]) -> str:
         return ""
     vocabulary = unambiguous_json(_file_content(folder))["model"]["vocab"]
     words = [word for text in texts for word in text[:500].lower().split() if word.isalpha()]
-    known = sum(word in vocabulary for word in words)
-    return "with few labels an encoder often helps: --encoder english" * (known > ENGLISH * len(words))
+    n_english = sum(word in vocabulary for word in words)
+    return "with few labels an encoder often helps: --encoder english" * (n_english > ENGLISH * len(words))
 
 
 def _downloaded(name: str, download: bool) -> Path:

@@ -190,7 +190,7 @@ class Service:
         return failures
 
     async def _open(self) -> None:
-        """Start the second worker; both load replaced models again, and what does not fit twice stays out."""
+        """Start the second worker; both load replaced models again; models that do not fit twice stay out."""
         link, names = await self._start(apart=True), set(self.models)
         if "" not in (failures := await self._load_in(link, names)):
             self._apart = link
