@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from textsvm.cli import options
@@ -79,7 +78,7 @@ def _show(console: Console, name: str, result: Verification) -> None:
     if len(pairs) > SHOWN:
         rows.append((f"and {len(pairs) - SHOWN} more", "", ""))
     console.table(printable(name), rows, ("author", "score", "verdict"))
-    (low, high), yes, strangers = result.limits, "no score is a yes", np.mean(result.strangers == 1)
+    (low, high), yes, strangers = result.limits, "no score is a yes", (result.strangers == 1).mean()
     one = f"{strangers:.0%} have the score 1 for another (more works of each author help)"
     if high <= 1:
         yes, one = f"yes from {high:.2f}", f"{result.false_yes:.0%} get one"
