@@ -1055,6 +1055,7 @@ MISTAKES = [
             (("1", "01", "2"), "'1' and '01' are the same number"),
             (("ham", "HAM", "spam"), "'ham' and 'HAM' differ only in case"),
             (("a b", "a  b", "c"), "differ only in case or spaces"),
+            (("A > B", "A>B", "c"), "differ only in case or spaces"),
             (("A", "\uff21", "b"), "differ only in case"),
         ]
     ),

@@ -124,3 +124,28 @@ def test_a_single_column_of_0_and_1_is_no_list_of_labels(empty, tmp_path):
     with pytest.raises(InputError, match="labels 0 and 1 of one column are classes; leave out --multilabel"):
         read_corpus(path, text="text", label="complaint", **SEVERAL)
     assert set(read_corpus(path, text="text", label="complaint", skip_invalid=empty).labels) == {"0", "1"}
+
+
+@pytest.mark.parametrize("error", ["#NV", "#N/A", "#BEZUG!", " #REF! "])
+@pytest.mark.parametrize("number", [0, 1])
+def test_error_cells_are_no_part_of_joined_texts(error, number, tmp_path):
+    """Words with such a sign within a cell stay."""
+    cells = [[f"issue #{i} of ours", f"a text of some words {i}"] for i in range(40)]
+    cells[7][number] = error
+    lines = [",".join([*row, "ab"[i % 2]]) for i, row in enumerate(cells)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["title,body,label", *lines]), "utf-8")
+    corpus = read_corpus(path, text="title,body", label="label")
+    assert len(corpus) == 40
+    assert corpus.texts[7].split("\n") == ["" if k == number else cell for k, cell in enumerate(cells[7])]
+    assert corpus.texts[8] == "\n".join(cells[8])
+    assert any("error cells" in warning and "1 joined text" in warning for warning in corpus.warnings)
+
+
+@pytest.mark.parametrize("amount", ["1.984,26", "12.345", "541,79", "1,984.26", "1'200.5"])
+def test_amounts_as_texts_are_said(amount, tmp_path):
+    path = tmp_path / "t.csv"
+    rows = [f"{amount[:-1]}{i % 10};{'ab'[i % 2]}" for i in range(40)]
+    path.write_text("\n".join(["amount;label", *rows]), "utf-8")
+    corpus = read_corpus(path, text="amount", label="label")
+    assert any("is read as texts and holds numbers" in warning for warning in corpus.warnings)

@@ -42,7 +42,7 @@ _TOTAL = re.compile(
     re.IGNORECASE,
 )
 #: Error of a spreadsheet, such as #N/A, #DIV/0! and #BEZUG!.
-_ERROR = re.compile(r"\s*#(?:N/?A|NV|NAME\?|[A-ZÄÖÜ]{3,8}(?:/0)?!)\s*")
+_ERROR = re.compile(r"^ *#(?:N/?A|NV|NAME\?|[A-ZÄÖÜ]{3,8}(?:/0)?!) *$", re.MULTILINE)
 _NAME = re.compile(r"[A-ZÀ-ÞА-Я][^\d\s]*(?:\s[^\d\s]+)?")  #: Of a column, in a further line of a header
 LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
 #: Words of another charset: symbols or capitals between small letters, or many letters with marks.
@@ -170,15 +170,20 @@ def _check_swapped(corpus: Corpus) -> None:
 
 def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:
     """The corpus without rows whose text or label is an error of a spreadsheet."""
-    errors = dict[int, str]()
+    errors, texts = dict[int, str](), corpus.texts
+    if corpus.of_single_texts and len(_columns(corpus, "text")) > 1 and any(map(_ERROR.search, texts)):
+        joined = [_ERROR.sub("", text) for text in texts]
+        n_changed = sum(text != other for text, other in zip(texts, joined, strict=True))
+        options.warn(
+            f"error cells such as #N/A are left out of {n_changed:,} joined texts of {corpus.source}"
+        )
+        corpus = replace(corpus, texts=joined)
     for column in (corpus.texts, _single(corpus) if corpus.labels else ()):
         errors |= {i: cell.strip() for i, cell in enumerate(column) if _ERROR.fullmatch(cell)}
     if not errors:
         return corpus
-    out, reason = (
-        [corpus.ids[i] for i in sorted(errors)],
-        f"error cell {first_few(sorted({*errors.values()}))}",
-    )
+    out, reason = [corpus.ids[i] for i in sorted(errors)], "error cell "
+    reason += first_few(sorted({*errors.values()}))
     options.warn(*note_left_out(corpus.problems, corpus.source, len(corpus), out, reason))
     return corpus.subset([i for i in range(len(corpus)) if i not in errors])
 
@@ -187,13 +192,12 @@ def _check_texts(corpus: Corpus, options: ReadOptions) -> None:
     """Warn of columns of texts that are numbers or dates."""
     names = _columns(corpus, "text")
     for name in names if corpus.columns or len(names) == 1 else ():
-        cells = [
-            x for x in islice((corpus.columns or {name: corpus.texts}).get(name, ()), _SAMPLE) if x.strip()
-        ]
+        column = (corpus.columns or {name: corpus.texts}).get(name, ())
+        cells = [cell for cell in islice(column, _SAMPLE) if cell.strip()]
         dates = sum(DATE.match(cell) is not None for cell in cells)
-        numbers = sum(is_number(cell.replace(",", ".")) for cell in cells)
+        numbers = sum(is_number(re.sub("[.,']", "", cell)) for cell in cells)
         if len(cells) >= _FEW and max(dates, numbers) >= _IN_CLASSES * len(cells):
-            kind = "dates" if dates > numbers else f"numbers (see --numbers {name})"
+            kind = "dates" if dates >= numbers else f"numbers (see --numbers {name})"
             options.warn(f"the column {name!r} is read as texts and holds {kind}, such as {cells[0]}")
 
 

@@ -99,7 +99,7 @@ def doubtful_labels(labels: Iterable[str]) -> list[str]:
     spellings: dict[str | float, str] = {}
     sentences = []
     for label in labels:
-        key = " ".join(INVISIBLE.sub("", normalize("NFKC", label)).split()).casefold()
+        key = "".join(INVISIBLE.sub("", normalize("NFKC", label)).split()).casefold()
         other = spellings.setdefault(float(key) if is_number(key) else key, label)
         if other != label:
             how = "are the same number" if is_number(key) else "differ only in case or spaces"

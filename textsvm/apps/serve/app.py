@@ -42,7 +42,7 @@ _FILES = files("textsvm.apps.serve")
 #: Lines `# HELP` and `# TYPE` of each metric, by its name without `textsvm_`.
 _HEADS = {
     head.split("_", 1)[1].split()[0]: head
-    for head in re.findall(".*\n.*\n", _FILES.joinpath("metrics.txt").read_text())
+    for head in re.findall(".*\n.*\n", _FILES.joinpath("metrics.txt").read_text("utf-8"))
 }
 
 
