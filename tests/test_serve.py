@@ -1995,6 +1995,9 @@ def test_attacks_leave_an_honest_client_alone(name, tmp_path):
         most = attacks.MOST_MS * max(1.0, 4 / os.cpu_count()) * max(1.0, calm["p99 ms"] / 5)
         forms = range(len(attacks.FORMS))
         rows = [measure(number, n, 1.0) for number in forms for n in attacks.CONNECTIONS]
+        after = measure(None, 0, 2.0)
+    assert not after["faults"]  # the server has recovered from all of them
+    assert after["MB after"] <= attacks.MOST_MB
     faults = [row for row in rows if row["faults"]]
     # On fewer cores the honest client finds the server busy under some attacks: reports/attacks.md.
     assert not faults or os.cpu_count() < 4
