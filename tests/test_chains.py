@@ -233,18 +233,6 @@ def test_no_chains():
     assert solve_chains(DenseGram(np.eye(3, dtype=np.float32)), []) == []
 
 
-def test_a_chain_keeps_its_variables():
-    matrix, y = gaussian(20)
-    with pytest.raises(ValueError, match="different variables"):
-        solve_chains(DenseGram(matrix), [[svc(y, 1), svc(-y, 1)]])
-
-
-def test_an_infeasible_start_is_refused():
-    matrix, y = gaussian(20)
-    with pytest.raises(InputError, match="initial"):
-        solve_chains(DenseGram(matrix), [[svc(y, 1)]], initial=[np.full(20, 2.0)])
-
-
 @given(st.lists(st.floats(0.1, 100), max_size=60), st.integers(1, 8))
 def test_cards_share_all_work_fairly(costs, cards):
     shares = divide(costs, cards)

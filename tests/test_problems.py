@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from problems import gaussian
 from sklearn.svm import SVC, SVR, OneClassSVM
 
-from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.model.rules import class_scores
 from textsvm.runtime import parallel
@@ -224,13 +223,3 @@ def test_votes_and_their_ties():
     np.testing.assert_array_equal(scores.argmax(1), [0, 0, 2])
     np.testing.assert_array_equal(np.rint(scores), [[1, 1, 1], [2, 0, 1], [0, 1, 2]])
     assert (np.abs(scores - np.rint(scores)) < 0.5).all()
-
-
-def test_what_is_out_of_range_is_refused(world):
-    matrix, target, numbers, weight = world
-    with pytest.raises(InputError, match="C must be"):
-        solve(DenseGram(matrix), [[classification(target, C=-1.0)]])
-    with pytest.raises(InputError, match="epsilon"):
-        solve(DenseGram(matrix), [[Regression(np.arange(N), numbers, 1.0, weight, -1.0)]])
-    with pytest.raises(InputError, match="same"):
-        solve(DenseGram(matrix), [[replace(classification(target % 2), target=np.zeros(N, np.int64))]])

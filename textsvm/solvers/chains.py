@@ -30,7 +30,7 @@ from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
 from textsvm.solvers import crammer_singer, crammer_singer_cuda, cuda_queue, smo, smo_cuda
 from textsvm.solvers.dual import AnyDual, Dual, MulticlassDual
-from textsvm.solvers.solution import NOT_FINITE, Solution, Stopping, start_multiclass, start_two_class
+from textsvm.solvers.solution import NOT_FINITE, Solution, Stopping, start_multiclass
 
 Chain = Sequence[AnyDual]
 
@@ -55,7 +55,7 @@ def solve_chains(
         Applies to each problem.
     initial : sequence of float64 arrays or None, an entry per chain, optional
         Feasible variables for the first problem of each chain; zeros by default. For a `MulticlassDual`
-        coefficients of shape (n_classes, m); coefficients beyond the bounds are scaled down.
+        coefficients of shape (n_classes, m).
     progress : callable, optional
         Called every few hundredths of a second with (done, total), where done grows from 0 to total on a
         logarithmic scale of the violations; may raise to stop.
@@ -69,7 +69,7 @@ def solve_chains(
     initial = [None] * len(chains) if initial is None else initial
     with devices.use(gram.device):
         diag = np.ascontiguousarray(devices.to_host(gram.diag()), np.float32)
-    starts = [_start(chain, alpha, diag) for chain, alpha in zip(chains, initial, strict=True)]
+    starts = [_start(chain[0], alpha, diag) for chain, alpha in zip(chains, initial, strict=True)]
     if gram.device.kind == "cpu":
         common = smo.Common(gram, diag, stopping, _tile_bytes(gram, len(chains)))
         return _on_cores(common, chains, starts, progress)
@@ -79,28 +79,14 @@ def solve_chains(
         return work.solve_on_shards() if gram.shards else work.solve()
 
 
-def _start(chain: Chain, initial: Floats | None, diag: Floats32) -> Floats:
-    """Check a chain, and return the coefficients to start from."""
-    first, n = chain[0], len(diag)
-    if any(not _same_variables(first, other) for other in chain[1:]):
-        raise ValueError("the problems of a chain have different variables")
-    if len(first) == 0 or first.index.min() < 0 or first.index.max() >= n:
-        raise InputError(f"the {len(first)} variables of the problem do not fit a Gram of {n} rows")
+def _start(first: AnyDual, initial: Floats | None, diag: Floats32) -> Floats:
+    """The coefficients that the first problem of a chain starts from."""
     if not np.isfinite(diag[first.index]).all():
         raise InputError(NOT_FINITE)
     if isinstance(first, MulticlassDual):
-        return start_multiclass(first, initial)
-    return start_two_class(first, initial)
-
-
-def _same_variables(first: AnyDual, other: AnyDual) -> bool:
-    if isinstance(first, Dual) and isinstance(other, Dual):
-        same = np.array_equal(first.sign, other.sign)
-    elif isinstance(first, MulticlassDual) and isinstance(other, MulticlassDual):
-        same = first.n_classes == other.n_classes and np.array_equal(first.target, other.target)
-    else:
-        same = False
-    return same and np.array_equal(first.index, other.index)
+        zeros = np.zeros((first.n_classes, len(first)))
+        return zeros if initial is None else start_multiclass(first, initial)
+    return np.zeros(len(first)) if initial is None else first.sign * initial
 
 
 def _tile_bytes(gram: Gram, chains: int) -> int:

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import Floats, Ints
-from textsvm.errors import InputError
 
 LOSSES = ("hinge", "squared_hinge")  #: Loss functions of a classifier.
 MOST_SLACK = 10.0  #: Slack beyond which the squared hinge loss is linear.
@@ -84,15 +83,11 @@ def svc(
 ) -> Dual:
     """The dual of the soft-margin classifier with an unregularised bias (Cortes and Vapnik 1995).
 
-    `y` holds labels +1 and -1, `sample_weight` factors of C, including class weights, and `index` the rows of
-    the Gram of the n examples, 0..n-1 by default. InputError for values out of range, also of other builders.
+    `y` holds labels +1 and -1, both of them, `sample_weight` factors of C, including class weights, and
+    `index` the rows of the Gram of the n examples, 0..n-1 by default.
     """
     signs: Floats = np.asarray(y, np.float64)
-    if signs.ndim != 1 or not (np.abs(signs) == 1).all():
-        raise InputError("y must be a vector of labels +1 and -1")
-    if not ((signs > 0).any() and (signs < 0).any()):
-        raise InputError(f"all {len(signs)} labels are the same; a classifier needs two classes")
-    upper, diagonal = _penalties(C, sample_weight, len(signs)), None
+    upper, diagonal = C * _weights(sample_weight, len(signs)), None
     if loss == "squared_hinge":
         upper, diagonal = 2 * MOST_SLACK * upper, loss_diagonal(upper)
     return Dual(signs, np.full(len(signs), -1.0), upper, _rows(index, len(signs)), loss_diagonal=diagonal)
@@ -112,12 +107,8 @@ def svr(
     least 0, is the half-width of the tube without penalty, in the unit of the n targets `y`.
     """
     target: Floats = np.asarray(y, np.float64)
-    if target.ndim != 1 or not np.isfinite(target).all():
-        raise InputError("y must be a vector of finite numbers")
-    if not 0 <= epsilon < np.inf:
-        raise InputError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
     n = len(target)
-    upper = _penalties(C, sample_weight, n)
+    upper = C * _weights(sample_weight, n)
     sign, linear = np.repeat([1.0, -1.0], n), np.concatenate([epsilon - target, epsilon + target])
     return Dual(sign, linear, np.tile(upper, 2), np.tile(_rows(index, n), 2))
 
@@ -129,12 +120,8 @@ def one_class(
 
     `nu`, in (0, 1], bounds the share of outliers.
     """
-    if not 0 < nu <= 1:
-        raise InputError(f"nu must be above 0 and at most 1, got {nu!r}")
     upper = _weights(sample_weight, n)
     total = nu * float(upper.sum())
-    if total <= 0:
-        raise InputError("all sample weights are 0; there is nothing to learn from")
     before = np.concatenate([[0.0], np.cumsum(upper)[:-1]])
     start = np.clip(total - before, 0.0, upper)
     return Dual(np.ones(n), np.zeros(n), upper, _rows(index, n), float(start.sum())), start
@@ -151,34 +138,15 @@ def crammer_singer(
 
     `target` holds the classes of m examples, 0 to n_classes-1.
     """
-    classes = np.asarray(target)
-    if n_classes < 2 or classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "iu":
-        raise InputError(f"target must be a vector of whole numbers from 0 to {n_classes - 1}")
-    if classes.min() < 0 or classes.max() >= n_classes:
-        raise InputError(f"classes must be from 0 to {n_classes - 1}, got {classes.min()} to {classes.max()}")
-    m = len(classes)
-    upper = _penalties(C, sample_weight, m)
-    rows = np.ascontiguousarray(_rows(index, m), np.int64)
-    return MulticlassDual(np.ascontiguousarray(classes, np.int64), upper, rows, n_classes)
-
-
-def _penalties(C: float, sample_weight: ArrayLike | None, n: int) -> Floats:
-    if not 0 < C < np.inf:
-        raise InputError(f"C must be a finite number above 0, got {C!r}")
-    return C * _weights(sample_weight, n)
+    classes = np.ascontiguousarray(target, np.int64)
+    upper = C * _weights(sample_weight, len(classes))
+    rows = np.ascontiguousarray(_rows(index, len(classes)), np.int64)
+    return MulticlassDual(classes, upper, rows, n_classes)
 
 
 def _weights(sample_weight: ArrayLike | None, n: int) -> Floats:
-    weight: Floats = np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    if weight.shape != (n,):
-        raise InputError(f"sample weights must have the shape ({n},), got {weight.shape}")
-    if not (np.isfinite(weight) & (weight >= 0)).all():
-        raise InputError("sample weights must be finite numbers of at least 0")
-    return weight
+    return np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
 
 
 def _rows(index: Ints | None, n: int) -> Ints:
-    rows = np.arange(n) if index is None else np.asarray(index, np.int64)
-    if rows.shape != (n,):
-        raise InputError(f"index must have the shape ({n},), got {rows.shape}")
-    return rows
+    return np.arange(n) if index is None else np.asarray(index, np.int64)

@@ -35,7 +35,7 @@ from textsvm.runtime.parallel import Progress, report, run
 from textsvm.solvers.columns import Descent
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.problems import Classification, Labelling, Machines, collect, machine_duals
-from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
+from textsvm.solvers.solution import Solution, Stopping, assess, balance_columns, bounds, log_progress
 
 Box = tuple[Floats, Floats]
 MAX_EPOCHS = 1000  #: Bound on epochs if the user sets none.
@@ -218,18 +218,7 @@ def balance(coef: Floats, box: Box, total: float = 0.0) -> Floats:
     low, high = box
     near = 1e-6 * (high - low)
     coef = np.where(coef < low + near, low, np.where(coef > high - near, high, coef))
-    for _ in range(100):
-        rest = coef.sum() - total
-        if abs(rest) <= 1e-12 * np.abs(coef).sum():  # rounding: alphas at their bounds stay there
-            break
-        movable = (coef > low) & (coef < high)
-        if not movable.any():
-            movable = coef > low if rest > 0 else coef < high
-        if not movable.any():
-            break
-        coef[movable] -= rest / np.count_nonzero(movable)
-        coef = np.clip(coef, low, high)
-    return coef
+    return balance_columns(np, coef[:, None], low[:, None], high[:, None], np.array([total]))[:, 0]
 
 
 def _conjugate_gradients(face: Face, gradient: Floats, tol: float, most: int) -> tuple[Floats, int]:

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -47,9 +46,9 @@ from textsvm.runtime.device import to_host
 from textsvm.runtime.parallel import Progress, part, report
 from textsvm.solvers.dual import Dual, MulticlassDual
 from textsvm.solvers.newton_cuda import CudaProducts
-from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonSystem, Products, square, sums
+from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonSystem, Products, square
 from textsvm.solvers.problems import MachineDual, Machines, Problem, Regression, collect, machine_duals
-from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
+from textsvm.solvers.solution import Solution, Stopping, assess, balance_columns, bounds, log_progress, sums
 
 TOGETHER = 8  #: Machines that are trained side by side.
 #: Share of the tolerance to reach: objectives are then 1e-5 from the optimum, as with SMO.
@@ -191,20 +190,6 @@ def solve_newton(
     with np.errstate(divide="ignore", invalid="ignore"):
         responses = solver.solve(progress, satisfied)
     return to_host(solver.coef), to_host(responses - solver.q), int(solver.passes)
-
-
-def balance_columns(xp: ModuleType, coef: Array, low: Array, high: Array, total: Array) -> Array:
-    """Make the sums of coefficients (n, k) exact, within the bounds, by moving free coefficients equally."""
-    for _ in range(100):
-        rest = sums(coef) - total
-        off = abs(rest) > 1e-12 * sums(abs(coef))  # rounding: coefficients at their bounds stay there
-        if not bool(off.any()):
-            break
-        free = (coef > low) & (coef < high) & (coef != 0)
-        movable = xp.where(free.any(axis=0), free, xp.where(rest > 0, coef > low, coef < high)) & off
-        number = xp.maximum(sums(movable), 1)
-        coef = xp.clip(coef - xp.where(movable, rest / number, 0), low, high)
-    return coef
 
 
 class _ProximalMethod:

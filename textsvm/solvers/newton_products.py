@@ -29,6 +29,7 @@ from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.parallel import one_blas_thread
+from textsvm.solvers.solution import sums
 
 #: D X d for a direction: X'D (X d + constant d_bias), and constant times the sum of D (..).
 Curve = Callable[[Array, Array], tuple[Array, Array]]
@@ -109,12 +110,6 @@ def conjugate_gradients(
         beta = np.where(former_rz > 0, rz / np.where(former_rz > 0, former_rz, 1), 0)
         p, p_bias = z + beta * p, z_bias + beta * p_bias
     return x, x_bias, products
-
-
-def sums(a: Array) -> Array:
-    """The sum of every column, (n, k) -> (k,)."""
-    # CuPy sums an axis with a block per result, but a whole array with all of the card.
-    return a.reshape(-1).sum(keepdims=True) if a.shape[1] == 1 else a.sum(axis=0)
 
 
 def square(a: Array, b: Array) -> Array:

@@ -125,21 +125,10 @@ class OnlineMachine:
         return {name: abs(float(self._coef[place])) for name, place in self._places.items()}
 
     @property
-    def objective(self) -> float:
-        """The minimised function, 1/2 b'Kb - y'b."""
-        self._catch_up()
-        return 0.5 * float(self._coef @ (self._F - self._sign))
-
-    @property
     def violation(self) -> float:
         """The largest violation of the optimality conditions; 0 or less at an optimum."""
         first, last = thresholds(*self._problem)
         return first - last if np.isfinite(first) and np.isfinite(last) else 0.0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the examples and of the rows of the kernel matrix."""
-        return self._X.nbytes + self._K.nbytes + 100 * len(self._coef)
 
     def add(
         self, name: Hashable, keys: ArrayLike, values: ArrayLike, positive: bool, alpha: float = 0.0
@@ -409,11 +398,6 @@ class KeptRows:
     def __len__(self) -> int:
         """Number of rows kept."""
         return int(np.count_nonzero(self._owner >= 0))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows kept."""
-        return len(self) * self.values.shape[1] * 4
 
     def row(self, place: int) -> Floats32:
         """The row of an example, shape (X.n,), computed if it is not kept."""

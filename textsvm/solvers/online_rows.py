@@ -78,11 +78,6 @@ class ListPool:
         self.start, self.length = self.start[lists], self.length[lists]
         self.room = self.room[lists]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return sum(array.nbytes for array in (self.pool, self.start, self.length, self.room))
-
     def _make_room(self, places: int) -> None:
         if self.end + places > len(self.pool):
             # No list is full after packing, so that appending needs no more room than this.
@@ -122,11 +117,6 @@ class ColumnTable:
         """Keep only these columns, renumbered in this order."""
         self.keys, self.n = self.keys[columns], len(columns)
         self._make_table(4 * self.n)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return self.keys.nbytes + self._table.nbytes + self._columns.nbytes
 
     def _make_table(self, least: int) -> None:
         bits = max(least - 1, 255).bit_length()
@@ -212,12 +202,6 @@ class SparseRows:
         columns = self.columns.find(keys)
         in_table = columns >= 0
         return float(self.weights[columns[in_table]] @ values[in_table].astype(np.float64))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        parts = (self.scale, self.ends, self.weights, self.columns, self.rows, self.postings)
-        return sum(part.nbytes for part in parts)
 
     def _sweep(self, used: Ints) -> None:
         """Keep only the columns `used`."""

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
-from textsvm.errors import InputError
+from textsvm.arrays import Array, Floats, Ints
 from textsvm.runtime.parameters import with_short_repr
 from textsvm.solvers.dual import MOST_SLACK, Dual, MulticlassDual
 
@@ -79,17 +79,13 @@ class Solution:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a solver stops; InputError if `tol` is not above 0."""
+    """When a solver stops."""
 
     tol: float = 1e-3  #: Largest violation to accept, > 0
     max_iter: int = -1  #: Maximum number of optimised pairs, or examples; -1 is max(10 million, 100 m)
     #: Relative duality gap to accept (the rule of GTSVM; Cotter, Srebro and Keshet 2011). Solvers of pairs
     #: check it whenever the violation has fallen to a tenth.
     duality_gap: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.tol > 0:
-            raise InputError(f"tol must be a number above 0, got {self.tol!r}")
 
     def max_iterations(self, m: int) -> int:
         """The bound on iterations for m variables."""
@@ -207,34 +203,9 @@ def log_progress(first: float, now: float, tol: float) -> tuple[float, float]:
     return min(max(total - math.log(max(now, tol) / tol), 0.0), total), total
 
 
-def start_two_class(dual: Dual, initial: Floats | None) -> Floats:
-    """Coefficients sign * alpha of the variables `initial`, which are checked, or zeros."""
-    if initial is None:
-        if dual.total != 0:
-            raise InputError("a problem whose coefficients do not sum to 0 needs initial variables")
-        return np.zeros(len(dual))
-    alpha = np.asarray(initial, np.float64)
-    if alpha.shape != dual.sign.shape or not ((alpha >= 0) & (alpha <= dual.upper)).all():
-        raise InputError("initial must hold one number per variable, between 0 and its upper bound")
-    if abs(dual.sign @ alpha - dual.total) > 1e-9 * max(1.0, float(alpha.sum())):
-        raise InputError(f"initial must satisfy sign'a = {dual.total:g}")
-    return dual.sign * alpha
-
-
-def start_multiclass(dual: MulticlassDual, initial: Floats | None) -> Floats:
-    """A copy of the coefficients `initial`, checked and scaled down to the bounds, or zeros."""
-    shape = (dual.n_classes, len(dual))
-    if initial is None:
-        return np.zeros(shape)
+def start_multiclass(dual: MulticlassDual, initial: Floats) -> Floats:
+    """A copy of feasible coefficients of a former problem, scaled down to the bounds."""
     coef = np.array(initial, np.float64, order="C")
-    if coef.shape != shape or not np.isfinite(coef).all():
-        raise InputError(f"initial must hold {shape[0]} x {shape[1]} finite numbers")
-    others = coef.copy()
-    others[dual.own] = 0
-    if (others > 0).any() or (np.abs(coef.sum(0)) > 1e-9 * (1 + np.abs(coef).sum(0))).any():
-        raise InputError(
-            "initial coefficients of an example must sum to 0, with none above 0 but that of its own class"
-        )
     positive = coef[dual.own]
     excess = positive > dual.upper
     coef[:, excess] *= dual.upper[excess] / positive[excess]
@@ -290,3 +261,23 @@ def _with_total(coef: Floats, low: Floats, high: Floats, total: float) -> Floats
         if lacking and room.any():
             coef = coef + np.sign(lacking) * room * min(1.0, abs(lacking) / room.sum())
     return np.clip(coef, low, high)
+
+
+def balance_columns(xp: ModuleType, coef: Array, low: Array, high: Array, total: Array) -> Array:
+    """Make the sums of coefficients (n, k) exact, within the bounds, by moving free coefficients equally."""
+    for _ in range(100):
+        rest = sums(coef) - total
+        off = abs(rest) > 1e-12 * sums(abs(coef))  # rounding: coefficients at their bounds stay there
+        if not bool(off.any()):
+            break
+        free = (coef > low) & (coef < high) & (coef != 0)
+        movable = xp.where(free.any(axis=0), free, xp.where(rest > 0, coef > low, coef < high)) & off
+        number = xp.maximum(sums(movable), 1)
+        coef = xp.clip(coef - xp.where(movable, rest / number, 0), low, high)
+    return coef
+
+
+def sums(a: Array) -> Array:
+    """The sum of every column, (n, k) -> (k,)."""
+    # CuPy sums an axis with a block per result, but a whole array with all of the card.
+    return a.reshape(-1).sum(keepdims=True) if a.shape[1] == 1 else a.sum(axis=0)
