@@ -178,6 +178,17 @@ def test_hidden_states_are_those_of_a_transformer(wheels):
     )
 
 
+def test_long_work_says_how_long(wheels, capsys):
+    distil = wheels("distil")
+    parts = [range(1050)[part] for part in distil.batches(1050, 50, "vectors")]
+    assert [k for part in parts for k in part] == [*range(1050)]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" of ")[0] for line in lines[:2]] == ["vectors: 150", "vectors: 250"]
+    assert len(lines) == 10
+    assert lines[-1] == "vectors: 1,050 of 1,050 tokens, 0 s left"
+    assert [*distil.batches(0, 50, "vectors")] == []
+
+
 def test_the_folder_that_is_written(wheels, tmp_path):
     distil, rng = wheels("distil"), np.random.default_rng(0)
     tokens = json.loads((static_folder(tmp_path / "t") / "tokenizer.json").read_text())

