@@ -135,14 +135,22 @@ class PmerWeights:
     @cached_property
     def table(self) -> Floats:
         """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
-        return self.of(np.append(np.arange(len(self.df)), -1))
+        return self._weights(np.append(self.df, 0), self.odds)
 
     def of(self, pmers: Ints) -> Floats:
         """Weights of p-mers by their numbers, -1 for unknown p-mers."""
         df = np.where(pmers >= 0, self.df[pmers], 0) if len(self.df) else np.zeros(len(pmers), np.int64)
-        weights = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
+        return self._weights(df, None if self.odds is None else self.odds[pmers])
+
+    def _weights(self, df: Ints, odds: Floats | None) -> Floats:
+        weights = self._idf[df] if self.idf else np.ones(len(df))
         weights = weights * (df > 1) if self.shared else weights
-        return weights if self.odds is None else weights * self.odds[pmers]
+        return weights if odds is None else weights * odds
+
+    @cached_property
+    def _idf(self) -> Floats:
+        """Inverse document frequency of a p-mer in 0, 1, ..., n documents."""
+        return np.log((1 + self.n) / np.arange(1, self.n + 2)) + 1
 
     def weights(self, vocabulary: Vocabulary) -> Floats:
         """Weight of every p-mer of another vocabulary."""
