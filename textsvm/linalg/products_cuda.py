@@ -44,7 +44,8 @@ from textsvm.runtime.device import Defines
 from textsvm.runtime.parallel import Progress
 
 NARROW_SHARE = 0.02
-WIDE_SHARE, VECTOR_SHARE = 0.15, 0.03
+WIDE_SHARE, VECTOR_SHARE = 0.07, 0.03  # measured from 0.01 to 0.15 on an H200: reports/gpu/features.md
+FLOAT32_SHARE = 0.15  # in place of WIDE_SHARE on GPUs with few float64 units
 TILE_BYTES = 1 << 29  # of a tile of products
 PAD = 64  # the sides of int8 matrices are multiples of it
 SHARED = 100 << 10  # bytes of sums per block: two blocks per multiprocessor
@@ -173,9 +174,9 @@ class CudaColumns:
     def _split(self, x: CudaSparse) -> Array:
         """Running numbers of narrow (low 32 bits) and wide features; fewer if memory is short."""
         cp = gpu.cupy()
-        share = VECTOR_SHARE if self.kernel else WIDE_SHARE
-        if x.whole:
-            share = NARROW_SHARE
+        share = WIDE_SHARE if self.wide_type == np.float64 else FLOAT32_SHARE
+        if self.kernel or x.whole:
+            share = NARROW_SHARE if x.whole else VECTOR_SHARE
         kinds = cp.empty(len(x.df), np.int64)
         while True:
             least = np.float32(max(share * self.n, 1))
