@@ -451,12 +451,13 @@ def command_line() -> dict[str, Any]:
 
 
 def estimator() -> dict[str, int]:
-    """Base classes and public members of SVC."""
+    """Base classes of SVC, and its public members without its constructor parameters."""
     from textsvm import SVC
+    from textsvm.runtime.parameters import defaults_of
 
     bases = SVC.__mro__[1:]
     own = [base for base in bases if base is not object and not base.__module__.startswith("sklearn.")]
-    members = [name for name in dir(SVC) if not name.startswith("_")]
+    members = [name for name in dir(SVC) if not name.startswith("_") and name not in defaults_of(SVC)]
     return {
         "base classes of SVC": len(bases),
         "base classes of SVC, without scikit-learn's and object": len(own),

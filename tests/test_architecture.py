@@ -38,7 +38,6 @@ LIMITS: dict[str, tuple[float, float]] = {
     "participles as names": (0, 0),
     "lines of a function, median": (6, 8),
     "lines of a function, 90 %": (18, 22),
-    # Constructors of estimators name every parameter, as scikit-learn and editors read them.
     "lines of the longest function": (81, 80),
     "pairs of duplicated places, identical": (13, 25),
     "pairs of duplicated places, same shape": (21, 150),
@@ -59,10 +58,6 @@ MAX_CU_LINES = 80
 #: Functions that may have more than seven parameters: users call them by keyword.
 MANY_PARAMETERS = {
     "textsvm.apps.label.learner:Learner.__init__",
-    "textsvm.estimators.multilabel:MultilabelSVC.__init__",
-    "textsvm.estimators.svm:OneClassSVM.__init__",
-    "textsvm.estimators.svm:SVC.__init__",
-    "textsvm.estimators.svm:SVR.__init__",
     "textsvm.selection.cross_validation:cross_validate",
     "textsvm.selection.tuning:tune",
 }

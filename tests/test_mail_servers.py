@@ -7,8 +7,9 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from mail_servers import HAM, SPAM, UNSURE, VERSION, free_port, toy, until
@@ -259,6 +260,47 @@ def test_a_milter_adds_the_decision_and_removes_forged_ones(mta):
 def test_a_milter_lets_mail_pass_that_it_cannot_decide_on(mta):
     assert mta.message([(b"Subject", b"x")], b"BREAK") == ([], b"a")
     assert mta.message([(b"Subject", b"\xff\xfe")], b"\0meeting")[0][0][0] == b"h"
+
+
+@pytest.mark.parametrize(
+    "junk", [b"GET / HTTP/1.0\r\n\r\n", b"\0\0\0\1\xff", b"\0\0\0\2E\0", b"\0\0\0\rO" + b"\0" * 12]
+)
+def test_a_milter_outlives_who_does_not_speak_its_protocol(mta, junk):
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(mta.line.getpeername())
+        line.sendall(junk)
+        line.settimeout(0.5)
+        with suppress(OSError):
+            line.recv(100)
+    second = Mta(mta.line.getpeername())
+    for each in (mta, second):
+        if each is second:
+            each.connect()
+        assert each.message([(b"Subject", b"offer")], b"Cheap pills\r\n")[1] == b"a"
+    second.line.close()
+
+
+def test_a_milter_answers_about_the_message_in_progress_before_it_ends(tmp_path):
+    """The others wait for nothing, and no further message begins."""
+    pytest.importorskip("kilter.service")
+    path = str(tmp_path / "milter")
+    with toy(tmp_path / "socket", f"milter={path}") as server, ThreadPoolExecutor() as pool:
+        until(lambda: not connection_refused(path))
+        busy, idle = Mta(path), Mta(path)
+        for mta in (busy, idle):
+            mta.connect()
+        idle.message([(b"Subject", b"offer")], b"Cheap pills\r\n")
+        answer = pool.submit(busy.message, [(b"Subject", b"offer")], b"SLEEP pills\r\n")
+        time.sleep(0.25)
+        server.terminate()
+        with pytest.raises((AssertionError, OSError)):
+            idle.message([(b"Subject", b"offer")], b"Cheap pills\r\n")
+        assert [kind for kind, _ in answer.result(20)[0]] == [b"h", b"h"]
+        assert answer.result()[1] == b"a"
+        assert server.wait(20) == 0
+        for mta in (busy, idle):
+            mta.line.close()
+    assert connection_refused(path)
 
 
 @pytest.mark.skipif(shutil.which("miltertest") is None, reason="needs miltertest (Debian: miltertest)")

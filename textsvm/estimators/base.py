@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,7 +21,7 @@ from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
 from textsvm.model.rules import has_probabilities
-from textsvm.model.settings import CalibrationSettings, Compute, Settings, check_jobs, copied
+from textsvm.model.settings import CalibrationSettings, Compute, KernelLike, Settings, check_jobs, copied
 from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.device import is_on_gpu
@@ -200,6 +200,24 @@ class KernelEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         _source_of(self.settings).tag(tags.input_tags)
         return tags
+
+
+@dataclass(repr=False, eq=False)
+class FixedKernelEstimator(KernelEstimator):
+    """Parameters of the machines that choose no kernel by cross-validation; `textsvm.SVC` documents them."""
+
+    kernel: KernelLike = "spectrum"
+    _: KW_ONLY
+    normalise: str = "unicode"
+    punctuation: bool = True
+    max_length: int | None = None
+    tol: float = 1e-3
+    duality_gap: float | None = None
+    max_iter: int = -1
+    device: str = "auto"
+    n_jobs: int | None = None
+    compute: Compute | None = None
+    encoder: object = None
 
 
 def _source_of(settings: Any) -> Any:

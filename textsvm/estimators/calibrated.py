@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
@@ -24,6 +24,7 @@ from textsvm.runtime.parallel import StageProgress
 from textsvm.training.online import OnlineLearner
 
 
+@dataclass(repr=False, eq=False)
 class CalibratedSVC(ClassifierMixin, KernelEstimator):
     """Classifier of texts with calibrated probabilities.
 
@@ -75,19 +76,11 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
     calibration_ = model_attribute("rule.maps")
     conformity_ = model_attribute("rule.conformity")
 
-    def __init__(
-        self,
-        estimator: SVC | None = None,
-        method: str = "sigmoid",
-        cv: object = 5,
-        reject: Sequence[float] | float | None = None,
-        random_state: int | None = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.method = method
-        self.cv = cv
-        self.reject = reject
-        self.random_state = random_state
+    estimator: SVC | None = None
+    method: str = "sigmoid"
+    cv: object = 5
+    reject: Sequence[float] | float | None = None
+    random_state: int | None = 0
 
     @property
     def settings(self) -> CalibrationSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -9,16 +10,17 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from textsvm.estimators.base import KernelEstimator, model_attribute
+from textsvm.estimators.base import FixedKernelEstimator, model_attribute
 from textsvm.model.labels import read_labels
-from textsvm.model.settings import Compute, KernelLike, MultilabelSettings
+from textsvm.model.settings import KernelLike, MultilabelSettings
 from textsvm.readers.corpus import Answers
 from textsvm.runtime.parallel import StageProgress
 from textsvm.training.targets import as_weights
 from textsvm.training.train import train
 
 
-class MultilabelSVC(ClassifierMixin, KernelEstimator):
+@dataclass(repr=False, eq=False)
+class MultilabelSVC(ClassifierMixin, FixedKernelEstimator):
     """Support vector classification of texts with several labels each.
 
     Each label has a machine, the label against the rest (C-SVC as in `textsvm.SVC`); all share a Gram.
@@ -77,40 +79,12 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
     thresholds_ = model_attribute("rule.thresholds")
     label_form_ = model_attribute("rule.form")
 
-    def __init__(
-        self,
-        kernel: KernelLike = "fast",
-        C: float = 1.0,
-        *,
-        thresholds: str = "cv",
-        cv: object = 5,
-        random_state: int | None = 0,
-        normalise: str = "unicode",
-        punctuation: bool = True,
-        max_length: int | None = None,
-        tol: float = 1e-3,
-        duality_gap: float | None = None,
-        max_iter: int = -1,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        compute: Compute | None = None,
-        encoder: object = None,
-    ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.thresholds = thresholds
-        self.cv = cv
-        self.random_state = random_state
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.device = device
-        self.n_jobs = n_jobs
-        self.compute = compute
-        self.encoder = encoder
+    kernel: KernelLike = "fast"
+    C: float = 1.0
+    _: KW_ONLY
+    thresholds: str = "cv"
+    cv: object = 5
+    random_state: int | None = 0
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from textsvm.solvers.online import OnlineMachine
 from textsvm.training.online import OnlineLearner
 
 
+@dataclass(repr=False, eq=False)
 class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
     """Support vector classifier that learns and unlearns texts incrementally.
 
@@ -71,20 +73,12 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        p: int = 4,
-        *,
-        tol: float = 1e-3,
-        max_texts: int | None = None,
-        max_bytes: int | None = None,
-    ) -> None:
-        self.C = C
-        self.p = p
-        self.tol = tol
-        self.max_texts = max_texts
-        self.max_bytes = max_bytes
+    C: float = 1.0
+    p: int = 4
+    _: KW_ONLY
+    tol: float = 1e-3
+    max_texts: int | None = None
+    max_bytes: int | None = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn these texts, and forget all others.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 
 from textsvm.arrays import Floats, Ints
-from textsvm.estimators.base import KernelEstimator, model_attribute
+from textsvm.estimators.base import FixedKernelEstimator, KernelEstimator, model_attribute
 from textsvm.model import settings
 from textsvm.runtime.parallel import StageProgress
 
 
+@dataclass(repr=False, eq=False)
 class SVC(ClassifierMixin, KernelEstimator):
     """Support vector classification of texts with a string kernel, or of vectors.
 
@@ -139,44 +141,24 @@ class SVC(ClassifierMixin, KernelEstimator):
     loss_ = model_attribute("record.loss")
     chosen_ = model_attribute("record.chosen")
 
-    def __init__(
-        self,
-        kernel: settings.KernelLike = "auto",
-        C: float = 1.0,
-        *,
-        multiclass: str = "ovr",
-        class_weight: Mapping[Any, float] | str | None = None,
-        time_budget: float | None = None,
-        loss: str | None = None,
-        scoring: str = "accuracy",
-        normalise: str = "unicode",
-        punctuation: bool = True,
-        max_length: int | None = None,
-        tol: float = 1e-3,
-        duality_gap: float | None = None,
-        max_iter: int = -1,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        compute: settings.Compute | None = None,
-        encoder: object = None,
-    ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.multiclass = multiclass
-        self.class_weight = class_weight
-        self.time_budget = time_budget
-        self.loss = loss
-        self.scoring = scoring
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.device = device
-        self.n_jobs = n_jobs
-        self.compute = compute
-        self.encoder = encoder
+    kernel: settings.KernelLike = "auto"
+    C: float = 1.0
+    _: KW_ONLY
+    multiclass: str = "ovr"
+    class_weight: Mapping[Any, float] | str | None = None
+    time_budget: float | None = None
+    loss: str | None = None
+    scoring: str = "accuracy"
+    normalise: str = "unicode"
+    punctuation: bool = True
+    max_length: int | None = None
+    tol: float = 1e-3
+    duality_gap: float | None = None
+    max_iter: int = -1
+    device: str = "auto"
+    n_jobs: int | None = None
+    compute: settings.Compute | None = None
+    encoder: object = None
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
@@ -203,7 +185,8 @@ class SVC(ClassifierMixin, KernelEstimator):
         return self._fit(X, y, sample_weight, progress, groups)
 
 
-class SVR(RegressorMixin, KernelEstimator):
+@dataclass(repr=False, eq=False)
+class SVR(RegressorMixin, FixedKernelEstimator):
     """Support vector regression of numbers on texts with a string kernel, or on vectors.
 
     Solves the dual of the epsilon-insensitive loss with an unregularised bias (Drucker et al. 1997; as in
@@ -239,36 +222,9 @@ class SVR(RegressorMixin, KernelEstimator):
     _settings = settings.RegressionSettings
     _alternative = "it predicts numbers, not classes"
 
-    def __init__(
-        self,
-        kernel: settings.KernelLike = "spectrum",
-        C: float = 1.0,
-        *,
-        epsilon: float = 0.1,
-        normalise: str = "unicode",
-        punctuation: bool = True,
-        max_length: int | None = None,
-        tol: float = 1e-3,
-        duality_gap: float | None = None,
-        max_iter: int = -1,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        compute: settings.Compute | None = None,
-        encoder: object = None,
-    ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.epsilon = epsilon
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.device = device
-        self.n_jobs = n_jobs
-        self.compute = compute
-        self.encoder = encoder
+    C: float = 1.0
+    _: KW_ONLY
+    epsilon: float = 0.1
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
@@ -296,7 +252,8 @@ class SVR(RegressorMixin, KernelEstimator):
         raise AttributeError("SVR has no decision_function; predict has the numbers")
 
 
-class OneClassSVM(OutlierMixin, KernelEstimator):
+@dataclass(repr=False, eq=False)
+class OneClassSVM(OutlierMixin, FixedKernelEstimator):
     """Novelty detection: the region of the training texts or vectors.
 
     Solves the dual of the one-class machine (Schoelkopf et al. 2001; scaled as in LIBSVM) exactly.
@@ -335,34 +292,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
         "other classes CalibratedSVC(SVC()) has probabilities"
     )
 
-    def __init__(
-        self,
-        kernel: settings.KernelLike = "spectrum",
-        nu: float = 0.5,
-        *,
-        normalise: str = "unicode",
-        punctuation: bool = True,
-        max_length: int | None = None,
-        tol: float = 1e-3,
-        duality_gap: float | None = None,
-        max_iter: int = -1,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        compute: settings.Compute | None = None,
-        encoder: object = None,
-    ) -> None:
-        self.kernel = kernel
-        self.nu = nu
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.device = device
-        self.n_jobs = n_jobs
-        self.compute = compute
-        self.encoder = encoder
+    nu: float = 0.5
 
     def fit(
         self,

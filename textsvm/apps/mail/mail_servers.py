@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
+from textsvm.apps.mail.server import STOP_TIMEOUT
 from textsvm.apps.mail.spamd import LARGEST, Refused, ascii_line
 from textsvm.errors import InputError, os_errors
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kilter.protocol.messages import Header
     from kilter.service import Session
 
+    from textsvm.apps.mail.decision import Decision
     from textsvm.apps.mail.server import Classify, Close
 
 NEXT_TIMEOUT = 60.0  #: Seconds that the next server may take for an answer
@@ -116,37 +118,83 @@ class _SmtpHandler:
 
 
 async def milter(address: str, classify: Classify) -> Close:
-    """Listen as a milter; return the function that stops it.
+    """Listen as a milter; return the function that stops it when messages in progress have their answer.
 
     The address is a port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the
     group that owns its folder).
     """
     try:
-        import anyio
         from kilter.service import Runner
     except ImportError:
         raise InputError("a milter needs kilter.service: pip install kilter.service") from None
 
+    connections: dict[asyncio.Task[None], _MilterConnection] = {}
+    loop = asyncio.get_running_loop()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task, connection = asyncio.current_task(), _MilterConnection(reader, writer)
+        assert task is not None
+        connections[task] = connection
+        try:
+            with suppress(Exception):  # the mail server has gone, or does not speak the protocol
+                await Runner(_milter_filter(classify, connection))(connection)  # type: ignore[arg-type]
+        except asyncio.CancelledError:
+            pass
+        finally:
+            del connections[task]
+            writer.close()
+
     try:
         if address.isdecimal():
-            listener: Any = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=int(address))
+            server = await asyncio.start_server(answer, "127.0.0.1", int(address))
         else:
-            listener = await anyio.create_unix_listener(address, mode=0o660)
+            server = await asyncio.start_unix_server(answer, address)
+            os.chmod(address, 0o660)
     except (OSError, OverflowError) as error:
         raise InputError(f"cannot listen at {address}: {error}") from error
-    task = asyncio.create_task(listener.serve(Runner(_milter_filter(classify))))
 
     async def close() -> None:
-        task.cancel()
+        server.close()
         if not address.isdecimal():
             with suppress(OSError):
                 os.unlink(address)
+        end = loop.time() + STOP_TIMEOUT
+        while connections:
+            for task, connection in connections.items():
+                if not connection.begun or loop.time() > end:
+                    task.cancel()
+            await asyncio.sleep(0.02)
 
     return close
 
 
-def _milter_filter(classify: Classify) -> Any:
-    """The function that kilter runs for each message."""
+class _MilterConnection:
+    """The connection of a mail server, as kilter uses a stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.begun = False  #: Whether a message has no answer yet
+        self.decided = False  #: Whether its answer is known, which is sent before the next `receive`
+
+    async def receive(self, most: int) -> bytes:
+        from anyio import EndOfStream
+
+        if self.decided:
+            self.begun = self.decided = False
+        if not (data := await self._reader.read(most)):
+            raise EndOfStream
+        return data
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def aclose(self) -> None:
+        self._writer.close()
+
+
+def _milter_filter(classify: Classify, connection: _MilterConnection) -> Any:
+    """The function that kilter runs for each message of a connection."""
     from kilter.protocol import Accept
     from kilter.protocol.messages import Header
     from kilter.service import END
@@ -158,22 +206,28 @@ def _milter_filter(classify: Classify) -> Any:
     @examine_headers(can_respond=AFTER, can_add=True, can_modify=True)
     @examine_body()
     async def mark(session: Session) -> Accept:
-        async with session.headers as fields:
-            header = [field async for field in fields]
-        data = await _message(header, session)
-        if data is None:
-            return Accept()
+        header = []
         try:
-            decision = await classify(data)
+            async with session.headers as fields:
+                async for field in fields:
+                    connection.begun = True
+                    header.append(field)
+            data = await _message(header, session)
+            if data is not None:
+                await change(header, await classify(data), session)
         except Refused:
-            return Accept()
+            pass
+        finally:
+            connection.decided = True
+        return Accept()
+
+    async def change(header: list[Header], decision: Decision, session: Session) -> None:
         for field in header:
             if OWN_FIELD.match(f"\n{field.name}:".encode("utf-8", "replace")):
                 await session.headers.delete(field)
         for line in textsvm_fields(decision):
             name, _, value = line.partition(": ")
             await session.headers.insert(Header(name, value.encode()), END)
-        return Accept()
 
     return mark
 
