@@ -173,6 +173,34 @@ def test_rows_without_a_label_keep_their_place(place, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        ("Summe;;3", "totals"),
+        (";Summe;3", "totals"),
+        ("Grand total;;3,50 €", "totals"),
+        (";Zwischensumme:;", "totals"),
+        ("Summe;3", "totals"),
+        ("nr;body;x", "header"),
+        ("NR;Body;X", "header"),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_rows_of_totals_and_a_second_header_get_no_label(row, kind, last, place, tmp_path):
+    """They are said, and are no failure; texts that hold such words stay."""
+    lines = ["nr;body;x", "1;win cash;2", "2;lunch at noon;1", "3;total lunch;1"]
+    at = len(lines) if last else 2
+    lines.insert(at, row)
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    result = run("predict", place / "m", "t.csv", "--text", "body", "-o", "o.csv", cwd=tmp_path)
+    said = " ".join(result.stderr.decode().split())
+    assert result.returncode == 0, said
+    assert f"warning: no documents, and without a label: line {at + 1}: " in said
+    assert ("row of totals" in said) == (kind == "totals")
+    rows = [*csv.reader((tmp_path / "o.csv").read_text("utf-8").splitlines(), delimiter=";")]
+    assert [bool(own[3]) for own in rows[1:]] == [i != at for i in range(1, len(lines))]
+
+
+@pytest.mark.parametrize(
     ("header", "added"),
     [
         ("body,label", ["predicted_label", "confidence"]),

@@ -886,3 +886,99 @@ def test_references_have_a_column_for_each_tag(content, name, label, end, mark, 
     assert corpus.labels == [("garden", "flowers"), ("motor",)]
     title = label.replace("KW", "T1").replace("%K", "%T")
     assert read_documents(path, text=title, skip_invalid=True).texts[-1] == "The gearbox"
+
+
+def rows_with_commas(layout, n=40):
+    """Rows of text, label and an amount with a decimal comma without quotes."""
+    texts = [f"{' '.join(WORDS[(i * k) % len(WORDS)] for k in range(1, 7))} {i}" for i in range(1, n + 1)]
+    return [
+        layout.format(i=i, text=text, label="abc"[i % 3], amount=f"{i * 7 % 90},{i % 10}")
+        for i, text in enumerate(texts, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "layout"),
+    [
+        ("Text,Betrag,Art", "{text},{amount},{label}"),
+        ("Text,Art,Betrag", "{text},{label},{amount}"),
+        ("Betrag,Text,Art", "{amount},{text},{label}"),
+        ("ID,Text,Betrag,Art", "{i},{text},{amount},{label}"),
+        ("Nr,Betrag,Text,Art", "{i},{amount},{text},{label}"),
+        ('"Text","Betrag","Art"', '"{text}",{amount},"{label}"'),
+        ("Text,Datum,Art", "{text},March {i}, 2026,{label}"),
+        ("Text,Art", "{text}, too,{label}"),
+        ("Text,Art", "{text},{label},"),
+    ],
+)
+def test_a_cell_more_in_each_row_is_refused(header, layout, write):
+    """R's names of rows have the same form; the text or the label would be a part of a number."""
+    path = write("t.csv", "\n".join([header, *rows_with_commas(layout)]) + "\n")
+    with pytest.raises(InputError, match=r"40 of the 40 rows.*a number such as 1,5, needs quotes"):
+        read_corpus(path, text="Text", label="Art")
+
+
+@pytest.mark.parametrize(("label", "n_warnings"), [("3", 1), ("4", 0)])
+def test_a_label_that_is_a_part_of_a_number_is_said(label, n_warnings, write):
+    path = write("t.csv", "\n".join(rows_with_commas("{text},{amount},{label}")) + "\n")
+    corpus = read_corpus(path, text="1", label=label)
+    assert sum("columns 2 and 3" in warning for warning in corpus.warnings) == n_warnings
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("names", ["{0}", "{1}", '"{0}"', '"row {1}"'])
+def test_rows_that_begin_with_their_names(names, delimiter, write):
+    """R's names: consecutive numbers, those of a sample of rows, or texts."""
+    if names == "{1}" and delimiter != ",":
+        delimiter = ","
+    rows = [
+        delimiter.join([names.format(i, (i * 37) % 101), f"a text {i}", "ab"[i % 2]]) for i in range(1, 41)
+    ]
+    corpus = read_corpus(write("t.csv", "\n".join([delimiter.join(["text", "label"]), *rows]) + "\n"))
+    assert corpus.texts == [f"a text {i}" for i in range(1, 41)]
+
+
+@pytest.mark.parametrize("share", [2, 3, 20])
+@pytest.mark.parametrize("columns", ["single", "joined", "apart", "several labels"])
+@pytest.mark.parametrize("classes", [("Konto", "Rechnung"), ("a", "b"), ("0", "1")])
+def test_rows_whose_text_and_label_are_swapped(share, columns, classes, write):
+    """Two files that are pasted together; more than a tenth is refused, fewer rows are left out."""
+    n, several = 60, columns == "several labels"
+    options = {"text": ["nr", "Text"] if columns == "apart" else "nr,Text" if columns == "joined" else "Text"}
+    options |= {"label": "Art"} | ({"label_separator": ""} if several else {})
+    rows = []
+    for i in range(n):
+        pair = [f"some words about {WORDS[i % len(WORDS)]} {i}", classes[i % 2] + f"; {classes[1]}" * several]
+        rows.append(";".join([f"n{i}", *(f'"{x}"' for x in (pair[::-1] if i % share == 1 else pair))]))
+    path = write("t.csv", "\n".join(["nr;Text;Art", *rows]) + "\n")
+    if several and classes == ("0", "1"):
+        return
+    if share < 10:
+        with pytest.raises(InputError, match=f"swapped in {n // share} of 60 rows"):
+            read_corpus(path, **options)
+        return
+    corpus = read_corpus(path, **options)
+    assert len(corpus) == n - n // share
+    assert "swapped in 3 of 60 rows" in said(corpus)
+
+
+def test_a_text_that_is_the_name_of_a_class_stays(write):
+    rows = [*complaints(), ["1", "a", "a"], ["2", "b", "a"], ["3", "a", "refund"], ["4", "a", "refund"]]
+    rows += [["5", "more words", "refund"]]
+    assert len(read_corpus(write("t.csv", table(rows)), **COLUMNS)) == 45
+
+
+@pytest.mark.parametrize("name", ["beschreibung", "BESCHREIBUNG", "Beschreibungen"])
+@pytest.mark.parametrize("titles", ["", "Auswertung;;\n;;\n", "Beschreibung der Fragen;;\n"])
+def test_a_name_in_another_case_is_suggested_below_titles(name, titles, write):
+    path = write("t.csv", titles + table(complaints(), header=("nr", "Beschreibung ", "Kategorie")))
+    with pytest.raises(InputError, match=f"no column '{name}' .*did you mean 'Beschreibung'"):
+        read_corpus(path, text=name, label="Kategorie")
+
+
+@pytest.mark.parametrize("space", ["  ", "\u00a0", "\n"])
+def test_white_space_in_a_name_counts_as_a_blank(space, write):
+    header = ("nr", f'"Text{space}der Frage"', "Kategorie")
+    path = write("t.csv", "Auswertung;;\n;;\n" + table(complaints(), header=header))
+    for name in ("Text der Frage", f"Text{space}der Frage"):
+        assert read_corpus(path, text=name, label="Kategorie").texts[3].endswith(" 3")

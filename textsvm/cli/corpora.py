@@ -58,7 +58,7 @@ def read(
 
     `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
     are the columns that the model was trained on, which are read unless others are named. Rows without a text
-    are an error when learning, unless --vectors or --skip-invalid is given.
+    are an error unless --vectors or --skip-invalid is given.
     """
     learning = learning or LearningOptions()
     learning.check(reading)
@@ -69,7 +69,7 @@ def read(
             "headers": reading.headers, "level": reading.level,
             "label_separator": learning.separator, "annotators": reading.annotators,
             "recorded": recorded or {}, "keep_rows": keep_rows, "negatives": reading.positive is not None,
-            "require_text": learning.learns and reading.vectors is None,
+            "require_text": reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
         format = reading.format
@@ -361,8 +361,8 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
     """Warn of classes of a single document, and of numbers with a fraction."""
     lone = [label for label, count in counts.items() if count == 1]
     if len(lone) > 1 and 2 * len(lone) >= len(counts):
-        console.say(
-            f"note: {len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
+        console.warn(
+            f"{len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
     elif len(counts) > 2 and not all(number.is_integer() for number in as_numbers(counts) or ()):

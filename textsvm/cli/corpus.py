@@ -24,7 +24,7 @@ _WITHOUT = {
 def corpus(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
-    learning: options.NoLearning,
+    learning: options.LearningOptions,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -61,7 +61,7 @@ def map(
 
     output, console = drawing.checked(corpus), Console(printing.quiet)
     compared = settings.checked(lambda: ClassifierSettings(drawing.kernel.single("fast")))
-    documents = corpora.read(console, corpus, reading, options.NoLearning(), kernel=compared.kernel)
+    documents = corpora.read(console, corpus, reading, kernel=compared.kernel)
     compared = settings.settle(console, compared, drawing.kernel.named, documents, auto=False)
     documents = corpora.cut(console, documents, cutting)
     drawn = class_map.sample(documents.labels, len(documents))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeGuard, get_type_hints
+from typing import Annotated, Any, TypeGuard, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -209,8 +209,6 @@ class CuttingOptions:
 class LearningOptions(CuttingOptions):
     """Targets and weights of the training documents."""
 
-    learns: ClassVar[bool] = True  #: False: rows without a text are empty texts and no error
-
     regress: Regress = None
     weights: str | None = _labels("Tables: column of document weights.", metavar="COLUMN")
     multilabel: bool = _labels(
@@ -245,12 +243,6 @@ class LearningOptions(CuttingOptions):
         for name, value in (("--positive", reading.positive), ("--regress", self.regress)):
             if self.multilabel and value is not None:
                 raise WrongUsage(f"--multilabel and {name} do not go together")
-
-
-class NoLearning(LearningOptions):
-    """Targets of documents that are only shown."""
-
-    learns = False
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from textsvm.cli.console import Console, WrongUsage, print_error, wrong_usage
 from textsvm.cli.model_files import RecordedOptions, examples_for
 from textsvm.cli.options import PredictedValues, TableOptions
 from textsvm.cli.output import Output
-from textsvm.errors import InputError
+from textsvm.errors import InputError, first_few
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift, ShortTexts
 from textsvm.model.conformal import require_share
@@ -35,7 +35,7 @@ from textsvm.model.rules import (
     has_probabilities,
 )
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import Corpus
+from textsvm.readers.corpus import HEADER_AGAIN, TOTALS, Corpus
 from textsvm.readers.statistics import names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, incoming_documents
 from textsvm.reporting.labelled_rows import LabelledRows
@@ -108,8 +108,8 @@ class Printer:
         self._table: LabelledRows | None = None
         self._listed: list[Json] = []  #: Rows of JSON
         self._missing = Counter[str]()  #: Texts that are names of a missing value
-        self._without_text = 0  #: Number of rows without a text
-        self._first_reason = ""  #: Of the first of these rows
+        self._without_text: list[str] = []  #: Problems of rows without a text
+        self._no_documents: list[str] = []  #: Of rows of totals, and of the header again
         self._warned = False
         self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
@@ -189,9 +189,9 @@ class Printer:
                 documents if self._pieces is None or not len(documents) else documents.cut(self._pieces)
             )
             yield _with_invalid(documents, self._rows(documents) if len(documents) else iter(()), self.model)
-            if documents.invalid:
-                self._first_reason = self._first_reason or str(documents.invalid[0][1].problem)
-                self._without_text += len(documents.invalid)
+            for _, row in documents.invalid:
+                no_document = str(row.problem).endswith((TOTALS, HEADER_AGAIN))
+                (self._no_documents if no_document else self._without_text).append(str(row.problem))
 
     def _rows(self, documents: Corpus) -> Iterator[Json]:
         """Printed values of each document, without its id."""
@@ -270,11 +270,13 @@ class Printer:
                 "the columns of the output are those of the first table, and others have more: "
                 f"{names}; predict the tables one by one"
             )
+        if self._no_documents:
+            self._console.warn(f"no documents, and without a label: {first_few(self._no_documents)}")
         if self._without_text:
             self.failures += 1
-            first = self._first_reason + (", ..." if self._without_text > 1 else "")
             print_error(
-                f"{self._without_text:,} of the rows have no text and got no label: {first} (see the "
+                f"{len(self._without_text):,} of the rows have no text and got no label: "
+                f"{first_few(self._without_text, 1)} (see the "
                 f"{'output' if self._table is None else 'notes'}); leave such rows out with --skip-invalid"
             )
 

@@ -46,7 +46,7 @@ def verify(
     console = Console(printing.quiet)
     if reading.text:  # several columns are one text
         reading = replace(reading, text=[",".join(reading.text)])
-    corpus = corpora.read(console, texts, reading, options.NoLearning())
+    corpus = corpora.read(console, texts, reading)
     corpora.say_grouping(console, corpus)
     recorded = {"text": reading.text[0]} if reading.text else {}
     asked = corpora.read_unlabelled(

@@ -47,7 +47,9 @@ VECTORS = "vectors"  #: Name of the column of vectors beside texts
 #: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
 FIRST_INDEX = "first_index"
 DECIMAL = "decimal"  #: Role of the decimal mark of a table
-NEEDS_QUOTES = "a text with the delimiter in it needs quotes"  #: Reason of rows with a wrong number of fields
+#: Reason of rows with a wrong number of fields.
+NEEDS_QUOTES = "a text with the delimiter in it, or a number such as 1,5, needs quotes"
+TOTALS, HEADER_AGAIN = "a row of totals", "the header again"  #: Problems of rows that are no documents
 #: Attributes of a corpus with a value for each document.
 _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "piece_of", "vectors")
 
@@ -727,7 +729,10 @@ class InvalidRows:
         if self._without_text:
             raise self._refusal(self._without_text, total, "no text", self._reason + remedy)
         for reason, lines in self._left_out.items():
-            self._options.warn(*note_left_out(self._problems, self._file, total, lines, reason))
+            if reason in (TOTALS, HEADER_AGAIN):
+                self._options.warn(f"{reason} is left out: {first_few(lines)}")
+            else:
+                self._options.warn(*note_left_out(self._problems, self._file, total, lines, reason))
 
     def _refusal(self, lines: list[int], total: int, lack: str, reason: str) -> InputError:
         have, units = ("has", self._units[:-1]) if len(lines) == 1 else ("have", self._units)

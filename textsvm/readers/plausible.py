@@ -7,16 +7,17 @@ warning; the rest is a warning.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from math import isclose
-from statistics import fmean, median_low
+from statistics import median_low
 
 from textsvm.errors import InputError, first_few, printable
 from textsvm.readers.corpus import (
     DATE,
+    TOTALS,
     USUAL,
     Answers,
     Corpus,
@@ -28,6 +29,7 @@ from textsvm.readers.corpus import (
     split_label,
 )
 
+_OF_FILES = ("folders", "mail", "reuters", "fasta")  #: Formats without rows
 _FEW = 10  #: Fewest documents in which a row may contradict the others
 _IN_CLASSES = 0.9  #: Least share of documents of classes of several, if one alone in its class is no document
 _WORDS = 4  #: Fewest words beside the name of a total, in other columns, that are a text
@@ -38,13 +40,14 @@ _HEADER_WORDS = {name for names in USUAL.values() for name in names}.union(
 )
 _TOTAL = re.compile(
     r"(?:(?:grand |zwischen|gesamt|sub-?)?(?:total|summe|sum)|gesamt|insgesamt|anzahl|count|average|mean|"
-    r"mittelwert|durchschnitt|suma|totale?s?|итого|合計|总计)(?: \S+)?\s*:?",
+    r"mittelwert|durchschnitt|suma|totale?s?|итого|合計|总计):?( [^\s\d]+)?(?: \S+)?\s*:?",
     re.IGNORECASE,
 )
 #: Error of a spreadsheet, such as #N/A, #DIV/0! and #BEZUG!.
 _ERROR = re.compile(r"^ *#(?:N/?A|NV|NAME\?|[A-ZÄÖÜ]{3,8}(?:/0)?!) *$", re.MULTILINE)
 _NAME = re.compile(r"[A-ZÀ-ÞА-Я][^\d\s]*(?:\s[^\d\s]+)?")  #: Of a column, in a further line of a header
 LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
+_PARTS = re.compile(f"[{LABEL_SEPARATORS}\0]")
 #: Words of another charset: symbols or capitals between small letters, or many letters with marks.
 _WORD = re.compile(  # from the start of a word on, so that a long run of letters is read once
     r"(?<![^\W\d_])(?:[^\W\d_]++(?:[\x80-\x9f¡-¨«¬¯-´¶¸-¿×÷‚„†‡ˆ‰‹‘“”˜›€]++[^\W\d_]++)++|"
@@ -75,17 +78,19 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
     _check_texts(corpus, options)
     corpus = _without_errors(corpus, options)
     corpus = _with_lists(_with_answers(corpus, options), options)
-    if corpus.format not in ("folders", "mail", "reuters", "fasta"):
+    if corpus.format not in _OF_FILES:
         corpus = _without_foreign_rows(corpus, options)
     if not len(corpus):
         raise InputError(f"{corpus.source} holds no document with a label: all rows are left out")
-    _check_swapped(corpus)
+    if corpus.format not in _OF_FILES:
+        corpus = _without_swapped_rows(corpus, options)
     return options.interpreted(corpus)
 
 
-def is_total(cell: str) -> bool:
-    """Whether a cell names a row of totals."""
-    return _TOTAL.fullmatch(cell.strip()) is not None
+def is_total(cell: str, alone: bool = False) -> bool:
+    """Whether a cell names a row of totals; `alone`: without another word."""
+    match = _TOTAL.fullmatch(cell.strip())
+    return match is not None and not (alone and match[1])
 
 
 def _single(corpus: Corpus) -> list[str]:
@@ -139,33 +144,55 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
         total = total or (is_number(labels[last]) and not any(map(is_number, several)))
         total = total and counts[labels[last]] == 1
     if total:
-        out[last] = "a row of totals"
-    columns, label = _columns(corpus, "text"), "\n".join(_columns(corpus, "label"))
-    for i, text in enumerate(texts if len(columns) > 1 or label in counts else ()):
+        out[last] = TOTALS
+    for i, text in enumerate(texts if len(_columns(corpus, "text")) > 1 else ()):
         first, _, rest = text.partition("\n")
-        if len(columns) > 1 and is_total(first) and len(rest.split()) < _WORDS:
-            out[i] = "a row of totals"
-        if labels[i] == label and text == "\n".join(columns):
-            out[i] = "the header again"
+        if is_total(first) and len(rest.split()) < _WORDS:
+            out[i] = TOTALS
     for i, kind in out.items():
         row = f"({_shown(labels[i])}: {_shown(texts[i])}), document {corpus.ids[i]} of {corpus.source}"
         options.warn(f"{kind} is left out {row}")
     return corpus.subset([i for i in range(n) if i not in out]) if out else corpus
 
 
-def _check_swapped(corpus: Corpus) -> None:
-    """InputError if there are more labels than texts, which repeat and are shorter."""
-    if not corpus.labels or not corpus.of_single_texts or len(corpus) < _FEW:
-        return
-    labels, texts = _single(corpus), set(corpus.texts)
-    longer = fmean(map(len, labels)) > fmean(map(len, corpus.texts))
-    if longer and len(set(labels)) > len(texts) and 2 * len(texts) <= len(labels):
+def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
+    """The corpus without rows whose text is a class and whose label is a longer text.
+
+    InputError if they are more than a tenth. Classes are labels of several texts, and texts of many labels.
+    """
+    labels = _single(corpus)
+    if not corpus.labels or not len(corpus.texts) or len(labels) < _FEW:
+        return corpus
+    columns = [column for column in (corpus.columns or {}).values() if isinstance(column, Sequence)]
+    cells = [*zip(*columns, strict=True)] if columns else [text.split("\n") for text in corpus.texts]
+    texts_of, labels_of = defaultdict[str, set[object]](set), defaultdict[str, set[str]](set)
+    longest = max(map(len, labels))
+    for row, label in zip(cells, labels, strict=True):
+        for name in label.split("\0"):
+            texts_of[name.strip().casefold()].add((*row,))
+        for cell in row:
+            if len(cell) < longest:
+                labels_of[cell.strip().casefold()].add(label)
+    classes = {name for name, texts in texts_of.items() if len(texts) > 1}
+    classes |= {name for name, own in labels_of.items() if len(own) > 2 and min(map(len, own)) > len(name)}
+
+    def is_class(cell: str) -> bool:
+        names = [part.strip().casefold() for part in (cell, *_PARTS.split(cell))]
+        return names[0] in classes or classes.issuperset(names[1:])
+
+    rows = range(len(labels))
+    out = [i for i in rows if any(len(x) < len(labels[i]) and is_class(x) for x in cells[i])]
+    out = [i for i in out if not is_class(labels[i])]
+    if not out:
+        return corpus
+    row = f"label {_shown(labels[out[0]])} of {_shown(corpus.texts[out[0]])} in document {corpus.ids[out[0]]}"
+    sentence = f"text and label are swapped in {len(out):,} of {len(rows):,} rows of {corpus.source} ({row})"
+    if 10 * len(out) > len(rows):
         text, label = (first_few(_columns(corpus, role)) for role in ("text", "label"))
-        remedy = f"name the columns: --text {label} --label {text}" if label else "write the label first"
-        raise InputError(
-            f"texts and labels of {corpus.source} seem to be swapped: {len(set(labels)):,} labels such as "
-            f"{_shown(labels[0])} of {len(texts):,} texts such as {_shown(corpus.texts[0])}; {remedy}"
-        )
+        named = f"name the columns: --text {label} --label {text}" if label else "write the label first"
+        raise InputError(f"{sentence}; " + (named if len(out) == len(rows) else "swap them"))
+    options.warn(f"{sentence}; they are left out")
+    return corpus.subset(sorted({*rows} - {*out}))
 
 
 def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -29,6 +29,8 @@ from textsvm.readers import delimited
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
     DECIMAL,
+    HEADER_AGAIN,
+    TOTALS,
     USUAL,
     Answers,
     Document,
@@ -60,14 +62,15 @@ _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),""
 _TAG = re.compile(r"(?:([A-Z][A-Z0-9])  -|(%\S))(?: (.*))?$")
 _TEXT_TAGS = ("TI", "T1", "%T", "AB", "N2", "%X")
 _TITLES = 20  #: First rows that may be titles above the header
-_TOTALS = "a row of totals without a text"
 _BATCH = 1 << 12  #: Rows of Parquet that are read at a time
 #: Cells of columns of labels: yes, no and unknown.
 _MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "": None}
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _RENAME = "rename one, or name it by its number"
+_LONGEST_NAME = 100  #: Symbols of the name of a column or of totals
 SAMPLE = 200_000  #: Cells of columns that are not read in which groups are looked for
 _ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
+_NUMBER_NAMES = (*USUAL["id"], "nr", "no", "index")  #: Names of a column of numbers that rows begin with
 _LOOKAHEAD = 1000  #: Rows in which the first label of a table without a header must occur again
 _SUFFIXES = {**TABLE_SUFFIXES, ".arff": "arff", ".arrow": "arrow", ".feather": "arrow"}
 SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")  #: Endings of the names of tables
@@ -140,6 +143,7 @@ def read_tables(
         columns["columns"] = tuple(table.names)
         roles["label"] = roles["label"] if options.labelled else []
         options.decide(**columns, separator=table.separator, header=header, encoding=encoding)
+        options.warn(*_split_numbers(table, [*roles["label"], *roles["target"]], file.name))
         table, decimal = _with_decimal(table, roles, options, file.name)
         rows = _DocumentRows(file.name, table, roles, options, problems, len(files) > 1, decimal)
         read = {*chain(*roles.values())} if options.group is None and options.labelled else {*table.names}
@@ -262,7 +266,13 @@ class _DocumentRows:
     def document(self, number: int, line: int, row: Row | InvalidRow) -> Document | None:
         """The document of a row; None for an invalid row, unless the options keep it."""
         identifier = f"{self._prefix}{number}"
-        if self._text and isinstance(row, dict) and not is_blank(text := row[self._text]):
+        no_document = self._no_document(row) if isinstance(row, Mapping) else None
+        if (
+            no_document is None
+            and self._text
+            and isinstance(row, dict)
+            and not is_blank(text := row[self._text])
+        ):
             cells = row if self._options.keep_rows else None
             return Document(identifier, text, part=self._part or None, row=cells)
         place = f"{self._file}, {self._table.unit} {line}"
@@ -272,7 +282,7 @@ class _DocumentRows:
             _check_values(row, self._roles, place)
         if isinstance(row, InvalidRow):
             return self._of_invalid(row, row.reason, line, identifier)
-        if problem := self._problem(row):
+        if problem := no_document or self._problem(row):
             return self._of_invalid(row, problem, line, identifier)
         document = self._of_cells(row, place, identifier)
         if self._options.apart:
@@ -280,6 +290,21 @@ class _DocumentRows:
         if self._options.keep_rows:
             document = document._replace(row=row)
         return self._with_list(document, place)
+
+    def _no_document(self, row: Row) -> str | None:
+        """The header again, or, if documents are to be classified, a row of totals."""
+        first = next((x for name in self._roles["text"] if (x := row.get(name))), "")
+        if not isinstance(first, str) or len(first) > _LONGEST_NAME:
+            return None
+        cells = {name: cell for name, x in row.items() if (cell := (_string(x) or "").strip())}
+        headed = self._table.headed and self._table.first and first.strip()
+        if headed and all(_folded(cell) == _folded(name) for name, cell in cells.items()):
+            return HEADER_AGAIN
+        others = [cell for cell in cells.values() if not is_total(cell, alone=True)]
+        if self._options.labelled or len(others) == len(cells):
+            return None
+        numbers = not any(any(map(str.isalpha, cell)) for cell in others)
+        return TOTALS if numbers and len(row) > len({*cells} & {*self._roles["id"]}) + 1 else None
 
     def _problem(self, row: Row) -> str | None:
         """The reason why a row is not a document, or None."""
@@ -295,13 +320,13 @@ class _DocumentRows:
     def _of_invalid(self, row: Row | InvalidRow, problem: str, line: int, identifier: str) -> Document | None:
         """A document with the problem if the options keep invalid rows, else None."""
         cells = row.row if isinstance(row, InvalidRow) else row
+        if isinstance(row, Mapping) and any(is_total(x) for x in row.values() if isinstance(x, str)):
+            problem = TOTALS
         if not self._options.reports_invalid:
             ragged = isinstance(row, InvalidRow) and row.ragged
             named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
             blank = isinstance(row, Mapping) and not any((_string(row.get(x)) or "").strip() for x in named)
-            if isinstance(row, Mapping) and any(is_total(x) for x in row.values() if isinstance(x, str)):
-                problem = _TOTALS
-            blank |= problem == _TOTALS
+            blank |= problem in (TOTALS, HEADER_AGAIN)
             self.invalid.add(line, problem, ragged=ragged, blank=blank)
             return None
         name = self._first(row, "id") if isinstance(row, Mapping) else None
@@ -518,6 +543,11 @@ def _usual_roles(table: TableRows, options: ReadOptions, file: str) -> dict[str,
     return {role: candidates[:1] for role, candidates in usual.items()}
 
 
+def _folded(name: str) -> str:
+    """A name without the differences of case and white space."""
+    return " ".join(name.casefold().split())
+
+
 def _separator_remedy(table: TableRows) -> str:
     """Advice for a table with a single column whose name holds a separator."""
     separator = next(
@@ -541,12 +571,15 @@ def _named_columns(
             raise InputError(f"{file} has several columns {name!r}; {_RENAME}")
         if name in names:
             columns.append(name)
+        elif (spaced := " ".join(name.split())) in names and spaced not in table.repeated:
+            columns.append(spaced)
         elif name.isdecimal() and 1 <= int(name) <= len(names):
             columns.append(names[int(name) - 1])
         elif not table.first and name.partition(".")[0] in names:  # a path in nested objects
             columns.append(name)
         else:
-            close = get_close_matches(name, names[:1000], 1, 0.5)  # it is slow for many names
+            close = [other for other in names if _folded(other) == _folded(name)]
+            close = close or get_close_matches(name, names[:1000], 1, 0.5)  # it is slow for many names
             remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
             remedy += _separator_remedy(table) or (f"; did you mean {close[0]!r}" if close else "")
             if not close and table.first and USUAL_NAMES.isdisjoint(map(str.lower, names)):
@@ -581,14 +614,13 @@ def _table(
     """A table of rows of cells; `form` are attributes of its `TableForm`, empty for none."""
     _require_content(file)
     above, start, rows = _header_row(file, rows, options, problems)
-    first = [cell.strip() for cell in start[2]]
+    first = [" ".join(cell.split()) for cell in start[2]]
     first = [bare if (bare := cell.lstrip("# ")).lower() in USUAL_NAMES else cell for cell in first]
     peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
     rows, lookahead = chain(peeked, rows), list[CellRow]()
     headed = _has_header(first, options)
     if headed:
-        row_names = {cells[0] for *_, cells in peeked if len(cells) == len(first) + 1}
-        if len(row_names) == len(peeked) and (len(peeked) > 1 or "1" in row_names):
+        if _begin_with_names(first, [cells for *_, cells in peeked], form.get("delimiter")):
             first.insert(0, "row.names")
             problems.append((file.name, "the rows begin with their names, for which the header has no name"))
     else:
@@ -607,10 +639,41 @@ def _table(
             else:
                 reason = f"it has {len(cells)} fields and not {len(names)}"
                 total = len(cells) < len(names) and is_total(next(filter(str.strip, cells), ""))
-                yield number, line, InvalidRow(_TOTALS if total else reason, not total, row)
+                yield number, line, InvalidRow(TOTALS if total else reason, not total, row)
 
     separator = form.get("delimiter")
     return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
+
+
+def _begin_with_names(header: Sequence[str], rows: Sequence[Cells], delimiter: str | None) -> bool:
+    """Whether each row begins with its name, for which the header has no cell, as R writes them.
+
+    A row has a cell more than the header, too, if a text or a number such as 1,5 lacks quotes.
+    """
+    names = [row[0] for row in rows if len(row) == len(header) + 1]
+    if len({*names}) < len(rows) or not (len(rows) > 1 or "1" in names):
+        return False
+    numbered, in_quotes = (
+        all(map(str.isdecimal, names)),
+        all(row.raw.lstrip().startswith('"') for row in rows),
+    )
+    if delimiter != "," or (numbered and in_quotes):
+        return True
+    columns = [*zip(*rows, strict=True)][numbered and names == [*map(str, range(1, len(rows) + 1))] :]
+    digits = [all(re.fullmatch(r"[-+]?\d+", cell) for cell in column) for column in columns]
+    split = any(map(all, pairwise(digits))) or any(cell.startswith(" ") for row in rows for cell in row)
+    return (numbered or in_quotes) and not split and header[0].lower() not in _NUMBER_NAMES
+
+
+def _split_numbers(table: TableRows, labels: Sequence[str], file: str) -> Iterator[str]:
+    """Warnings of columns of labels that may be a part of numbers such as 1,5, without a header."""
+    columns = [*zip(*(row for *_, row in table.lookahead if len(row) == len(table.names)), strict=True)]
+    digits = [all(re.fullmatch(r"[-+]?\d+", cell) for cell in column) for column in columns]
+    for k in range(1, len(columns) if table.separator == "," else 0):
+        names = table.names[k - 1 : k + 1]
+        if digits[k - 1] and digits[k] and len({*columns[k]}) > 2 and not {*names}.isdisjoint(labels):
+            number = f"a number such as {columns[k - 1][0]},{columns[k][0]}, which needs quotes"
+            yield f"columns {names[0]} and {names[1]} of {file} may be {number}; or name other columns"
 
 
 def _header_row(
@@ -631,7 +694,8 @@ def _header_row(
         if place < 0:
             raise InputError(f"{file.name} has no header in row {options.header}: no row begins there")
     elif options.header is not False and (names := options.header_names):
-        named = [len(names & {*map(str.strip, row)}) for *_, row in peeked]
+        cells = [{*map(_folded, row)} for *_, row in peeked]
+        named = [len(row & {*map(_folded, names)}) for row in cells]
         place = named.index(max(named))
     elif options.header is None:
         filled, usual = [sum(map(bool, row)) for *_, row in peeked], (USUAL["text"], USUAL["label"])
