@@ -50,8 +50,8 @@ def found_in_blocks(size, name, content):
     """Records (header, letters, line) of a file that is read in blocks of so many bytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "BLOCK", size)
-        batches = list(sequences.record_batches(File(name, content.encode()), []))
-    return [(*each, batch.line_of(i)) for batch in batches for i, each in enumerate(batch.records)]
+        records = list(sequences.records(File(name, content.encode()), []))
+    return [(header, letters, line) for line, header, letters in records]
 
 
 @given(

@@ -228,17 +228,11 @@ def is_tar(block: bytes) -> bool:
 # Lines of text
 
 
-def iterate_lines(file: File | FileOnDisk, problems: Problems, newline: str = "\n") -> Iterator[str]:
+def iterate_lines(file: File | FileOnDisk, problems: Problems, newline: str | None = "\n") -> Iterator[str]:
     """The lines of a file with their ends; `problems` gets the first bytes that are no text.
 
-    With newline="", a lone carriage return ends a line, too.
+    With newline="" or None, a lone carriage return ends a line, too; with None all ends are line feeds.
     """
-    for block in text_blocks(file, problems):
-        yield from io.StringIO(block, newline=newline)
-
-
-def text_blocks(file: File | FileOnDisk, problems: Problems) -> Iterator[str]:
-    """The text of a file in blocks of whole lines, as soon as they can be read."""
     mark, charset = byte_order_mark(file.head)
     line, reported = 1, False
     with file.open() as stream:
@@ -257,7 +251,7 @@ def text_blocks(file: File | FileOnDisk, problems: Problems) -> Iterator[str]:
             if problem and not reported:
                 problems.append((file.name, problem))
                 reported = True
-            yield text
+            yield from io.StringIO(text, newline=newline)
 
 
 def _whole_lines(stream: IO[bytes], name: str, number: int) -> bytes:

@@ -17,20 +17,17 @@ the header, the id being word 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from textsvm.errors import InputError, MissingColumn
 from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document, ReadOptions, parse_number, parse_weight, split_label
-from textsvm.readers.files import File, FileOnDisk, Problems, text_blocks, with_progress
-from textsvm.readers.plain_text import PART, part_of
+from textsvm.readers.files import File, FileOnDisk, Problems, iterate_lines, with_progress
+from textsvm.readers.plain_text import PART, PROGRESS_STEP, part_of
 from textsvm.runtime.parallel import Progress
 
-_COMMENT = re.compile(r"^;.*", re.MULTILINE)
 _SUFFIXES = (".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn")
 _LETTERS = re.compile(r"[A-Za-z*.\-]+")
 _NAME = re.compile(r"(?<![^\s=])([^\s=]+)=")
@@ -41,48 +38,22 @@ _SIGNS = frozenset(("-1", "0", "1", "+1"))
 # Records
 
 
-class RecordBatch(NamedTuple):
-    """Some records, (header without its first character, letters) each, and the first line of each."""
-
-    records: list[tuple[str, str]]
-    line_of: Callable[[int], int]
-
-
-def record_batches(file: File | FileOnDisk, problems: Problems) -> Iterator[RecordBatch]:
-    """The records of a file; raise InputError if it is no FASTA."""
-    line, pending = 1, list[str]()  # pieces of the last record, which may go on in the next block
-    for block in text_blocks(file, problems):
-        if "\r" in block:
-            block = block.replace("\r\n", "\n").replace("\r", "\n")
-        if block.startswith(";") or "\n;" in block:
-            block = _COMMENT.sub("", block)
-        first, *records = f"\n{block}".split("\n>")
-        if pending:
-            pending.append(first[1:] if first else pending.pop()[:-1])
-        elif text := first.strip():
-            line += first[: first.index(text)].count("\n") - 1
-            raise InputError(f"{file.name}, line {line}: {text[:20]!r} stands before the first > of FASTA")
-        else:
-            line += first.count("\n") - (not records)
-        if records:
-            complete = ["".join(pending), *records[:-1]] if pending else records[:-1]
-            yield _batch(complete, line)
-            line += sum(text.count("\n") for text in complete) + len(complete)
-            pending = records[-1:]
-    if pending:
-        yield _batch(["".join(pending)], line)
-
-
-def _batch(texts: list[str], line: int) -> RecordBatch:
-    parts = [text.partition("\n") for text in texts]
-    starts: list[int] = []  # computed for error messages only
-
-    def line_of(i: int) -> int:
-        if not starts:
-            starts.extend(accumulate((text.count("\n") + 1 for text in texts), initial=line))
-        return starts[i]
-
-    return RecordBatch([(header, letters.replace("\n", "")) for header, _, letters in parts], line_of)
+def records(file: File | FileOnDisk, problems: Problems) -> Iterator[tuple[int, str, str]]:
+    """The first line, header and letters of each record of a file; InputError if it is no FASTA."""
+    start, header, letters = 0, "", list[str]()
+    for number, line in enumerate(iterate_lines(file, problems, None), 1):
+        if line.startswith(">"):
+            if start:
+                yield start, header, "".join(letters)
+            start, header, letters = number, line[1:].removesuffix("\n"), []
+        elif line.startswith(";"):
+            continue
+        elif start:
+            letters.append(line.removesuffix("\n"))
+        elif text := line.strip():
+            raise InputError(f"{file.name}, line {number}: {text[:20]!r} stands before the first > of FASTA")
+    if start:
+        yield start, header, "".join(letters)
 
 
 # Documents
@@ -110,28 +81,27 @@ def read_sequences(
     records that are odd or left out. Damaged files and invalid numbers raise InputError.
     """
     for file, report in with_progress(files, progress):
-        parser, count = HeaderParser.for_file(file, options, len(files) > 1), 0
-        for batch in record_batches(file, problems):
-            report()
-            for i, (header, letters) in enumerate(batch.records):
-                count += 1
-                if len(letters) < 2 or not (letters.isascii() and letters.isalpha()):
-                    place = f"{file.name}, record {count} (line {batch.line_of(i)})"
-                    letters = "".join(letters.split())
-                    if odd := _LETTERS.sub("", letters):
-                        raise InputError(
-                            f"{place} has {odd[0]!r}, which is no letter of a sequence; texts with labels "
-                            "are read from lines of label TAB text"
-                        )
-                    if not letters:
-                        problems.append((place, f"left out: {header!r} has no sequence"))
-                        continue
-                    if len(letters) == 1:
-                        problems.append((place, f"of one letter: {header!r} is {letters!r}"))
-                document = parser.document(header, letters, count)
-                if options.label_separator is not None and document.label is not None:
-                    document = document._replace(label=split_label(document.label, options.label_separator))
-                yield document
+        parser = HeaderParser.for_file(file, options, len(files) > 1)
+        for count, (line, header, letters) in enumerate(records(file, problems), 1):
+            if count % PROGRESS_STEP == 0:
+                report()
+            if len(letters) < 2 or not (letters.isascii() and letters.isalpha()):
+                place = f"{file.name}, record {count} (line {line})"
+                letters = "".join(letters.split())
+                if odd := _LETTERS.sub("", letters):
+                    raise InputError(
+                        f"{place} has {odd[0]!r}, which is no letter of a sequence; texts with labels "
+                        "are read from lines of label TAB text"
+                    )
+                if not letters:
+                    problems.append((place, f"left out: {header!r} has no sequence"))
+                    continue
+                if len(letters) == 1:
+                    problems.append((place, f"of one letter: {header!r} is {letters!r}"))
+            document = parser.document(header, letters, count)
+            if options.label_separator is not None and document.label is not None:
+                document = document._replace(label=split_label(document.label, options.label_separator))
+            yield document
 
 
 @dataclass(frozen=True)
