@@ -149,7 +149,7 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
     if corpus.targets is not None:
         return corpus.targets
     if corpus.labels is None:
-        if corpus.of_sequences:
+        if corpus.format == "fasta":
             raise InputError(
                 f"{corpus.source} has no labels: the header of record 1, {corpus.ids[0]}, names none; write "
                 ">id label=NAME, give each class a file, or name a part of the headers with --label"
@@ -231,7 +231,7 @@ def names_of(paths: list[Path]) -> str:
 
 def check_letters(console: Console, kernel: KernelOrName, corpus: Corpus) -> None:
     """Raise InputError if a FASTA record has a letter that no base has; count ambiguous bases."""
-    if not corpus.of_sequences:
+    if corpus.format != "fasta":
         return
     leaves = kernel.structure.leaves if isinstance(kernel, Kernel) else ()
     for letters in {leaf.structure.letters for leaf in leaves} - {""}:

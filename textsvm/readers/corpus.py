@@ -136,14 +136,10 @@ class ReadOptions:
         """Record sentences on data that contradict the decisions."""
         self.warnings.extend(x for x in sentences if x not in self.warnings)
 
-    def reading(self, source: str, format: str, documents: int | None) -> Json:
+    def reading(self, source: str, format: str, documents: int | None = None) -> Json:
         """The decisions so far, as in `Corpus.reading`."""
         facts = {name: values[0] if len(values) == 1 else values for name, values in self.decisions.items()}
         return {"source": source, "format": format, "documents": documents, **facts}
-
-    def reading_line(self, source: str, format: str, documents: int | None = None) -> str:
-        """The decisions so far, as in `Corpus.reading_line`."""
-        return reading_line(self.reading(source, format, documents))
 
     def interpreted(self, corpus: Corpus) -> Corpus:
         """The corpus with the decisions of its readers."""
@@ -319,11 +315,6 @@ class Corpus:
     def reading_line(self) -> str:
         """Decisions of the reader, in a line."""
         return reading_line(self.reading)
-
-    @property
-    def of_sequences(self) -> bool:
-        """Whether the texts are sequences of letters (FASTA)."""
-        return self.format == "fasta"
 
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""

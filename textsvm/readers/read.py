@@ -292,7 +292,7 @@ def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> 
     is_table = {file.name: file_format(file, options) is not None for file in files}
     others = [file.name for file in files if file.size and not is_table[file.name]]
     for name in others:
-        if name in inputs.named or _has_table_name(name):
+        if name in inputs.named or name.lower().endswith(SUFFIXES):
             raise InputError(f"{name} is no table and cannot be read together with tables")
     if others:
         inputs.problems.append((first_few(others), "left out, because the other files are tables"))
@@ -302,10 +302,6 @@ def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> 
 def _is_of_no_use(file: File, options: ReadOptions) -> bool:
     """Whether a file is binary and no table."""
     return is_binary(file.head) and file_format(file, options) is None
-
-
-def _has_table_name(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
 def _detect(inputs: InputFiles, options: ReadOptions) -> str:
@@ -334,7 +330,7 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
 def _tables_of_sample(content: Sequence[File], options: ReadOptions) -> dict[str, bool]:
     """Names of tables, and whether they are binary, among files that are called so or hold the columns."""
     columns = options.columns
-    files = [file for file in content if _has_table_name(file.name)]
+    files = [file for file in content if file.name.lower().endswith(SUFFIXES)]
     files += _sample(content) if columns else []
     tables = (f for f in files if file_format(f, options) and (columns or not is_mail(f.head)))
     return {file.name: is_binary(file.head) for file in tables}

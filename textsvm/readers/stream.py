@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
-from textsvm.readers.corpus import Corpus, Document, ReadOptions, build_corpus, printable_id
+from textsvm.readers.corpus import Corpus, Document, ReadOptions, build_corpus, printable_id, reading_line
 from textsvm.readers.delimited import header_format
 from textsvm.readers.files import (
     ARROW,
@@ -285,7 +285,7 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
     prefix = f"{path}:" if several else ""
     if format in VECTOR_FORMATS:
         corpus = replace(read_vector_files(inputs, format, options), labels=None)
-        yield options.reading_line(path, format, len(corpus))
+        yield reading_line(options.reading(path, format, len(corpus)))
         yield replace(corpus, ids=[f"{prefix}{name}" for name in corpus.ids])
         return
     documents = iterate_documents(inputs, format, options)
@@ -293,7 +293,7 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
         sequences = [document._replace(id=_id(path, document, inputs, prefix)) for document in documents]
         if sequences:
             corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
-            yield options.reading_line(path, format, len(corpus))
+            yield reading_line(options.reading(path, format, len(corpus)))
             yield corpus
             return
     number, endless = 0, any(isinstance(file, StreamFile) for file in inputs.files)
@@ -306,12 +306,12 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
                 yield f"warning: {name}: it is read as one document of {lines:,} lines; {ONE_DOCUMENT}"
         yield document if name == document.id else document._replace(id=name)
         if number == 1 and endless:
-            yield options.reading_line(inputs.source, format)
+            yield reading_line(options.reading(inputs.source, format))
     if not number:
         raise no_document_error(inputs.source, format, inputs.problems)
     yield from _drained(inputs.problems)
     if not endless:
-        yield options.reading_line(inputs.source, format, number)
+        yield reading_line(options.reading(inputs.source, format, number))
 
 
 def _open(path: str, options: ReadOptions) -> InputFiles:

@@ -266,23 +266,18 @@ class _DocumentRows:
     def document(self, number: int, line: int, row: Row | InvalidRow) -> Document | None:
         """The document of a row; None for an invalid row, unless the options keep it."""
         identifier = f"{self._prefix}{number}"
-        no_document = self._no_document(row) if isinstance(row, Mapping) else None
-        if (
-            no_document is None
-            and self._text
-            and isinstance(row, dict)
-            and not is_blank(text := row[self._text])
-        ):
+        if isinstance(row, InvalidRow):
+            return self._of_invalid(row, row.reason, line, identifier)
+        reason = self._no_document(row)
+        if not reason and self._text and not is_blank(text := row[self._text]):
             cells = row if self._options.keep_rows else None
             return Document(identifier, text, part=self._part or None, row=cells)
         place = f"{self._file}, {self._table.unit} {line}"
-        if not self._table.first and isinstance(row, Mapping):
+        if not self._table.first:
             if self._paths:
                 row = {**row, **{path: _at(row, path) for path in self._paths}}
             _check_values(row, self._roles, place)
-        if isinstance(row, InvalidRow):
-            return self._of_invalid(row, row.reason, line, identifier)
-        if problem := no_document or self._problem(row):
+        if problem := reason or self._problem(row):
             return self._of_invalid(row, problem, line, identifier)
         document = self._of_cells(row, place, identifier)
         if self._options.apart:
