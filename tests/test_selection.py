@@ -271,6 +271,7 @@ def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
         (model, documents, y[:-1], {}, "20 documents and 19 labels"),
         (model, documents, ["same"] * 20, {}, "all 20 documents have the label same"),
         (model, documents, y, {"sample_weight": np.full(20, np.nan)}, "sample_weight of document 0 is nan"),
+        (model, documents, y, {"sample_weight": np.full(20, 1e300)}, "from 0 to 1e[+]100"),
         (model, documents, y, {"sample_weight": (y == "fruit") * 1.0}, "class feline"),
         (model, documents, ["once", *["other"] * 19], {}, "class once has 1 document and there are 5 folds"),
         (

@@ -132,7 +132,9 @@ def auto_candidate(
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
     if works := few_works(texts, n_classes, n_groups):
         return Candidate(has_words(texts), plain=PLAIN_OF_WORKS, C=MOST_C, works=works)
-    enough = enough_of_class(texts, n_classes)
+    # 1 for enough texts of each class in the mean, falling with the logarithm of their number to 0.
+    least = FEW_OF_CLASS * max(_mean_length(texts), 1) ** 0.5 * n_classes
+    enough = min(max(1 + log(max(len(texts), 1) / least) / log(FALL), 0.0), 1.0)
     plain = LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough
     words, plain = round((1 - plain) * enough / 2, 2), round(plain, 2)
     return Candidate(has_words(texts), plain=plain, word_share=words / (1 - plain), C=penalty_of(texts))
@@ -157,12 +159,6 @@ def penalty(enough: float, n: int) -> float:
 def penalty_of(texts: Sequence[str]) -> float:
     """Factor of C for texts in a language; all of long texts are alike, and more of them are needed."""
     return penalty(FEW * _mean_length(texts) ** 0.5, len(texts))
-
-
-def enough_of_class(texts: Sequence[str], n_classes: int) -> float:
-    """1 for enough texts of each class in the mean, falling with the logarithm of their number to 0."""
-    enough = FEW_OF_CLASS * max(_mean_length(texts), 1) ** 0.5 * n_classes
-    return min(max(1 + log(max(len(texts), 1) / enough) / log(FALL), 0.0), 1.0)
 
 
 def _mean_length(texts: Sequence[str]) -> float:

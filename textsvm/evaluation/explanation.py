@@ -173,7 +173,12 @@ def explain(
     >>> explanation.prediction, [each.text for each in explanation.merged]
     ('spam', ['cash ', 'h at '])
     """
-    model = _readable(model, "so there is nothing to explain").uncut("explained")
+    model = as_model(model)
+    if model.kernel is None or model.support.documents is None:
+        raise InputError("a model of a precomputed kernel matrix has no texts; there is nothing to explain")
+    if model.kernel.structure.reads_vectors:
+        raise InputError("a model of vectors has no texts, so there is nothing to explain")
+    model = model.uncut("explained")
     texts = model.source.validate(texts)
     if not len(texts):
         return []
@@ -190,16 +195,6 @@ def explain(
         likely = model.rule.classes[probability.argmax(axis=1)].tolist()
         explanations = [replace(own, prediction=x) for own, x in zip(explanations, likely, strict=True)]
     return explanations
-
-
-def _readable(model: object, consequence: str) -> TrainedModel:
-    """A trained model that reads texts, or columns with texts; else InputError."""
-    trained = as_model(model)
-    if trained.kernel is None or trained.support.documents is None:
-        raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
-    if trained.kernel.structure.reads_vectors:
-        raise InputError(f"a model of vectors has no texts, {consequence}")
-    return trained
 
 
 class SupportExplainer:

@@ -31,8 +31,8 @@ def gram_of_rows(
 
     If the rows have a `description`, it is appended to that of the Gram.
     """
-    case = Case(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), kernel_rows.device.kind)
-    case = _with_rows(case, kernel_rows)
+    allowed, matrices = allowed_bytes(memory, kernel_rows.device), getattr(kernel_rows, "matrices", 1)
+    case = Case(kernel_rows.n, allowed, kernel_rows.device.kind, matrices=matrices)
     return _planned(kernel_rows, case, plan_gram(case), progress)
 
 
@@ -71,7 +71,7 @@ def build_gram(
         case = replace(case, device_name=device.description, host_memory=room)
     if rows is not None:
         suggest_store = movable and tier == "auto" and kernel.cost.quadratic
-        case = _with_rows(replace(case, suggest_store=suggest_store), rows)
+        case = replace(case, suggest_store=suggest_store, matrices=getattr(rows, "matrices", 1))
     if store is not None:
         stored = StoredRows(Store(store).find(request, allowed), request)
         case = replace(case, stored=1 - len(stored.panels.missing()) / stored.panels.count)
@@ -92,11 +92,6 @@ def build_gram(
     if decision.tier == "device":
         return stored.dense(decision.reason, progress)
     return CachedGram(stored, allowed, f"{stored.description}; {decision.reason}")
-
-
-def _with_rows(case: Case, rows: Any) -> Case:
-    """The case with the properties of prepared rows."""
-    return replace(case, matrices=getattr(rows, "matrices", 1))
 
 
 def _with_cache(case: Case, rows: object) -> Case:

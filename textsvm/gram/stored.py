@@ -166,7 +166,16 @@ class PanelRows:
         """The values of a panel with all documents from `_start` on."""
         (first, last), start = self.panels.bounds(number), self._start(number)
         with devices.use(self.device), self._streams[stream]:
-            return self._columns_from(start, stream).rows(np.arange(first - start, last - start))
+            band = self._bands[stream]
+            if band is None or band[0] != start:
+                band = self._bands[stream] = None  # frees its memory before the next allocation
+                kernel, examples = self._request.kernel, self._request.examples
+                documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
+                prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
+                columns = prepare(start, documents)
+                self._diagonal[start:] = devices.to_host(columns.diag())
+                band = self._bands[stream] = start, columns
+            return band[1].rows(np.arange(first - start, last - start))
 
     def _fill(self, number: int, computed: Array, values: Floats32, stream: int) -> None:
         """Copy the values of a panel from the diagonal on."""
@@ -189,19 +198,6 @@ class PanelRows:
         np.fill_diagonal(square, self._diagonal[first:last])
         self.panels.columns(number, values[:, :first])
         self.panels.write(number, values)
-
-    def _columns_from(self, start: int, stream: int) -> Any:
-        """The documents from `start` on as columns."""
-        band = self._bands[stream]
-        if band is None or band[0] != start:
-            band = self._bands[stream] = None  # frees its memory before the next allocation
-            kernel, examples = self._request.kernel, self._request.examples
-            documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
-            prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
-            rows = prepare(start, documents)
-            self._diagonal[start:] = devices.to_host(rows.diag())
-            band = self._bands[stream] = start, rows
-        return band[1]
 
 
 class StoredRows(PanelRows):

@@ -188,17 +188,14 @@ class Kernel(Parameters, ABC):
 
     @property
     def _learns(self) -> bool:
-        """Whether kernel values depend on the documents that the kernel was fitted to."""
         return False
 
     @property
     def _min_length(self) -> int:
-        """Documents with fewer symbols have no features."""
         return int(getattr(self, self._shortest) if isinstance(self._shortest, str) else self._shortest)
 
     @property
     def _comparable(self) -> bool:
-        """Whether equal parameters mean equal kernels."""
         return True
 
     @property
@@ -286,8 +283,11 @@ class Kernel(Parameters, ABC):
     def __mul__(self, other: object) -> Any:
         if isinstance(other, Kernel):
             return _product(self, other)
-        factor = _as_factor(other)
-        return NotImplemented if factor is None else _scaled(factor, self)
+        if not isinstance(other, Real) or isinstance(other, bool | np.bool_):
+            return NotImplemented
+        if not 0 < float(other) < inf:
+            raise InputError(f"a kernel can be multiplied by a finite number above 0, not by {other}")
+        return _scaled(float(other), self)
 
     __rmul__ = __mul__
 
@@ -706,15 +706,6 @@ class Product(Composite):
 
     def rows(self, documents: Documents, device: Device) -> ProductRows:
         return ProductRows(self, documents, device)
-
-
-def _as_factor(value: object) -> float | None:
-    """The factor of a kernel, None if it is not a number; InputError if it is not finite and above 0."""
-    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
-        return None
-    if not (0 < float(value) < inf):
-        raise InputError(f"a kernel can be multiplied by a finite number above 0, not by {value}")
-    return float(value)
 
 
 def _operands(kernel: Kernel) -> tuple[list[float], list[Kernel]]:

@@ -106,7 +106,12 @@ class UserRows(HostRows):
             block = self._call(self.texts[first:last], self.texts[first:])
             values[first:last, first:] = block
             values[first:, first:last] = block.T
-            _check_symmetric(block[:, : last - first], first)
+            own = block[:, : last - first]
+            for i, j in np.argwhere(np.abs(own - own.T) > ASYMMETRY * np.abs(own).max(initial=0))[:1]:
+                raise InputError(
+                    f"the kernel function is not symmetric: {own[i, j]:g} for documents {first + i} and "
+                    f"{first + j}, {own[j, i]:g} the other way round"
+                )
             report(progress, last * (2 * self.n - last), self.n * self.n)
         return self._move(values)
 
@@ -169,13 +174,3 @@ class UserRows(HostRows):
 
 def _texts(documents: Documents) -> list[str]:
     return [documents.text(i) for i in range(len(documents))]
-
-
-def _check_symmetric(block: Floats32, first: int) -> None:
-    unequal = np.abs(block - block.T) > ASYMMETRY * np.abs(block).max(initial=0)
-    if unequal.any():
-        i, j = np.argwhere(unequal)[0]
-        raise InputError(
-            f"the kernel function is not symmetric: {block[i, j]:g} for documents {first + i} and "
-            f"{first + j}, {block[j, i]:g} the other way round"
-        )

@@ -64,7 +64,14 @@ class PackedRows:
         # Values divided by the scale are below 2^14, within the range of float16.
         self._scale = float(2.0 ** (np.floor(np.log2(largest)) - 13)) if largest > 0 else 1.0
         self._rows = self._pack_rows(x, index)
-        self._lists = self._pack_lists(x, index)
+        slabs, pieces = -(-self.n // self._table), x.columns.pieces[0]
+        size = -(-self.n // slabs)
+        pack = self._pack_from_lists if x.columns.x is None else self._pack_by_sorting
+        to, entries = pack(x, index, slabs, (np.int32(size), np.float32(1 / self._scale)))
+        self._lists = {
+            "feature": pieces, "first": x.columns.first_pieces, "to": to, "entries": entries,
+            "pieces": len(pieces), "slabs": slabs, "size": size,
+        }  # fmt: skip
 
     def _pack_rows(self, x: CudaRows, index: Array) -> dict[str, Array]:
         cp, n = gpu.cupy(), self.n
@@ -78,16 +85,6 @@ class PackedRows:
         scaled = common, np.float32(1 / self._scale), *rows, x.values
         gpu.each_warp(gpu.function(SOURCE, "pack_rows"), n, *scaled, *packed)
         return {"begin": begin, "rare_begin": rare_begin, "entries": entries, "rare": rare}
-
-    def _pack_lists(self, x: CudaRows, index: Array) -> dict[str, Array]:
-        slabs = -(-self.n // self._table)
-        size, feature = -(-self.n // slabs), x.columns.pieces[0]
-        pack = self._pack_from_lists if x.columns.x is None else self._pack_by_sorting
-        to, entries = pack(x, index, slabs, (np.int32(size), np.float32(1 / self._scale)))
-        return {
-            "feature": feature, "first": x.columns.first_pieces, "to": to, "entries": entries,
-            "pieces": len(feature), "slabs": slabs, "size": size,
-        }  # fmt: skip
 
     def _pack_from_lists(
         self, x: CudaRows, index: Array, slabs: int, scaling: tuple[np.int32, np.float32]

@@ -51,16 +51,11 @@ def run_on_ranges(offsets: Ints, function: Callable[[int, int], object]) -> None
     """
     if offsets[-1] - offsets[0] <= SERIAL_SIZE:
         function(0, len(offsets) - 1)
-    else:
-        run(lambda d: function(*d), _ranges(offsets))
-
-
-def _ranges(offsets: Ints) -> list[tuple[int, int]]:
-    """Ranges of documents with similar numbers of symbols."""
+        return
     pieces = min(PIECES * n_threads(), int(offsets[-1] - offsets[0]) // MIN_PIECE_SIZE)
     goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
     cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
-    return [(int(a), int(b)) for a, b in pairwise(cuts)]
+    run(lambda d: function(*d), list(pairwise(cuts.tolist())))
 
 
 def slabs_of(indptr: Ints) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ import numpy as np
 from textsvm.arrays import Array
 from textsvm.linalg.products_cuda import NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import FIXED, CudaSparse, Finish, finish_defines, rows_of, warps
-from textsvm.linalg.vectors_cuda import MAX_FEATURES, SLAB, DigitColumns, digits_of
+from textsvm.linalg.vectors_cuda import MAX_FEATURES, SLAB, DigitColumns, digits_of, on_card
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
@@ -81,7 +81,7 @@ def sparse_columns(values: Array, finish: Finish) -> DigitColumns | SparseColumn
     sparsity = sparsity_of(x, finish)
     name, description = choose(sparsity)
     if name == "digits":
-        digits = digits_of(dense_vectors(x, values.dtype), finish)
+        digits = digits_of(on_card(values), finish)
         if digits is not None:
             return DigitColumns(values, digits, finish, description)
         _, description = choose(replace(sparsity, room=0))
@@ -159,16 +159,6 @@ def upload(values: Array) -> CudaSparse:
     if entries and whole:
         cp.maximum.at(highest, features, abs(numbers).astype(np.int32))
     return CudaSparse(indptr, rows_of(indptr, entries), features, numbers, df, highest, whole)
-
-
-def dense_vectors(x: CudaSparse, dtype: Any) -> Array:
-    """Dense form of sparse vectors on the GPU: float32 if `dtype` is float32, else float64."""
-    cp, (n, d) = gpu.cupy(), (len(x), len(x.df))
-    kind = np.dtype(np.float32 if dtype == np.float32 else np.float64)
-    gpu.require_memory(n * d * kind.itemsize, f"{n:,} vectors of {d:,} numbers")
-    dense = cp.zeros((n, d), kind)
-    dense[x.documents, x.features] = x.values
-    return dense
 
 
 def sparsity_of(x: CudaSparse, finish: Finish) -> Sparsity:

@@ -118,7 +118,15 @@ def save(model: object, path: str | os.PathLike[str], info: Json | None = None, 
     model = _trained(model)
     if model.estimator_name == _ONLINE and not texts:
         raise InputError("an OnlineSVC goes on learning from its texts and is not saved without them")
-    support = model.support if texts or model.estimator_name == _ONLINE else _without_texts(model)
+    support = model.support
+    if not texts:
+        support = model.source.without_texts(support, model.predictor.dual_coef)
+        if support.weights is not None and support.weights.left_out:
+            warnings.warn(
+                f"{support.weights.left_out:,} support vectors have no feature, being shorter than p, and "
+                "are left out of a model without texts: texts equal to them get the biases alone",
+                stacklevel=2,
+            )
     header, arrays = _online_form(model) if model.estimator_name == _ONLINE else _machine_form(model, support)
     rule = model.rule
     if isinstance(rule, rules.CalibratedRule):
@@ -235,18 +243,6 @@ def first_prediction(model: TrainedModel, path: Path) -> FirstPrediction | None:
     mapped = _header_of(path, header)["format_version"] == MAPPED
     machines, size = len(model.predictor.intercept), path.stat().st_size
     return model.reader.first_prediction(model.support, machines, size, mapped)
-
-
-def _without_texts(model: TrainedModel) -> Support:
-    assert isinstance(model.reader, Source)
-    support = model.reader.without_texts(model.support, model.predictor.dual_coef)
-    if support.weights is not None and support.weights.left_out:
-        warnings.warn(
-            f"{support.weights.left_out:,} support vectors have no feature, being shorter than p, and are "
-            "left out of a model without texts: texts equal to them get the biases alone",
-            stacklevel=3,
-        )
-    return support
 
 
 def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:

@@ -112,7 +112,12 @@ def _of_sets(y: list[Any]) -> tuple[AnyArray, AnyArray]:
                 f"the labels of document {i} are {labels_of_text!r} and no tuple, list or set of labels; SVC "
                 "takes one label a document"
             )
-    _refuse_rows_of_a_matrix(y)
+    rows = bool(y) and all(isinstance(row, list | np.ndarray) and len(row) == len(y[0]) > 1 for row in y)
+    if rows and all(isinstance(value, int | np.integer) and value in (0, 1) for row in y for value in row):
+        raise InputError(
+            "lists of 0 and 1 may be labels or the rows of an indicator matrix; give the matrix as a NumPy "
+            "array, or labels as tuples"
+        )
     pairs = [(i, label) for i, labels_of_text in enumerate(y) for label in labels_of_text]
     for i, label in pairs:
         if is_missing(label):
@@ -126,15 +131,3 @@ def _of_sets(y: list[Any]) -> tuple[AnyArray, AnyArray]:
     except (TypeError, ValueError) as error:
         raise InputError("labels of different types cannot be sorted; use only strings or numbers") from error
     return classes, indicator_of(y, {label: a for a, label in enumerate(classes.tolist())}, len(classes))
-
-
-def _refuse_rows_of_a_matrix(y: list[Any]) -> None:
-    """Refuse lists of 0 and 1 of equal length, which are probably rows of an indicator matrix."""
-    rows = bool(y) and all(isinstance(row, list | np.ndarray) for row in y)
-    if not rows or len(y[0]) < 2 or len({len(row) for row in y}) > 1:
-        return
-    if all(isinstance(value, int | np.integer) and value in (0, 1) for row in y for value in row):
-        raise InputError(
-            "lists of 0 and 1 may be labels or the rows of an indicator matrix; give the matrix as a NumPy "
-            "array, or labels as tuples"
-        )

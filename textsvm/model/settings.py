@@ -42,7 +42,7 @@ DEFAULT_KERNELS = ("auto", "fast")  #: Values of `kernel` that leave the kernel 
 Fold: TypeAlias = tuple[Ints, Ints]  #: Indices of training rows and of test rows.
 STRATEGIES = ("ovo", "ovr", "crammer-singer")  #: Of classes without an order
 SCORINGS = ("accuracy", "f1_macro")
-LARGEST = 1e100  #: C and tolerances: products of larger ones with coefficients are infinite
+LARGEST = 1e100  #: C, weights and tolerances: products of larger ones are infinite
 THRESHOLDS = ("cv", "zero")
 METHODS = ("sigmoid", "isotonic")
 #: Factor of `tol` for kernel="auto" and "fast": training takes a third of the time, and decision values
@@ -377,9 +377,9 @@ def check_class_weight(class_weight: object) -> None:
         raise InputError(f"class_weight={class_weight!r} is not None, 'balanced' or a dict of class: weight")
     for name, weight in class_weight.items():
         number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
-        if not number or not 0 < weight < np.inf:
+        if not number or not 0 < weight <= LARGEST:
             raise InputError(
-                f"the class_weight of {name!s} is {weight!r}; it must be a finite number above 0"
+                f"the class_weight of {name!s} is {weight!r}, not a number above 0 and up to {LARGEST:g}"
             )
 
 

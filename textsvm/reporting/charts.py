@@ -133,9 +133,14 @@ class Chart:
 
     def line(self, xs: ArrayLike, ys: ArrayLike, style: str, fill: bool = False) -> None:
         """A line through points, without invisible detail; `fill` tints the area under it."""
-        points = _thin(self._pixels(xs, ys))
+        pixels = self._pixels(xs, ys)
+        points = pixels[:1]
+        for x, y in pixels:  # without points within half a pixel of the previous, except the last
+            if abs(x - points[-1][0]) + abs(y - points[-1][1]) > 0.5:
+                points.append((x, y))
         if not points:
             return
+        points += pixels[-1:] if points[-1] != pixels[-1] else []
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         if fill:
             floor = self.py(self.y[0])
@@ -234,15 +239,6 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def _floats(values: ArrayLike) -> list[float]:
     return np.asarray(values, float).tolist()
-
-
-def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Leave out points within half a pixel of the previous point, except the last."""
-    result = points[:1]
-    for x, y in points:
-        if abs(x - result[-1][0]) + abs(y - result[-1][1]) > 0.5:
-            result.append((x, y))
-    return result if result[-1:] == points[-1:] else [*result, points[-1]]
 
 
 def bars_chart(title: str, texts: Sequence[str], values: Sequence[float]) -> str:

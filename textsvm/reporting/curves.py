@@ -139,22 +139,16 @@ def confusion(results: Results) -> str:
 
 def leads(results: Results) -> Floats:
     """Decision value of the predicted class less the largest of the others, of more than two classes."""
-    values, rows = _machine_sums(results.decision), np.arange(results.n)
+    values, rows = results.decision, np.arange(results.n)
+    k, votes = values.shape[1], np.rint(values)
+    fraction = values - votes
+    if np.all(votes.sum(axis=1) == k * (k - 1) // 2) and np.all(np.abs(fraction) < 1 / 3):
+        # Of ovo the sums s of the machines without the votes, recovered from the fractions s / (3 (|s| + 1)),
+        # see `textsvm.model.rules.class_scores`.
+        values = 3 * fraction / (1 - 3 * np.abs(fraction))
     predicted, others = results.codes(results.predicted), values.copy()
     others[rows, predicted] = -np.inf
     return values[rows, predicted] - others.max(axis=1)
-
-
-def _machine_sums(decision: Floats) -> Floats:
-    """Decision values of each class; for ovo the sums s of the machines without the votes.
-
-    The sums are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.model.rules.class_scores`.
-    """
-    k, votes = decision.shape[1], np.rint(decision)
-    fraction = decision - votes
-    if np.all(votes.sum(axis=1) == k * (k - 1) // 2) and np.all(np.abs(fraction) < 1 / 3):
-        return 3 * fraction / (1 - 3 * np.abs(fraction))
-    return decision
 
 
 def by_length(results: Results, lengths: Ints, wide: bool = False) -> str:

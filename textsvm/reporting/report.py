@@ -235,6 +235,14 @@ def _facts(model: TrainedModel, results: Results) -> list[tuple[str, str]]:
     kernel, info, C = model.kernel, model.info, model.record.settings.as_dict().get("C")
     count, chosen = f"{len(model.support.indices):,}", model.record.chosen
     left_out = "left out: too many documents and classes" if results.areas_left_out else None
+    promises = {
+        f"sets that promise {row['promised']:.0%}": f"hold the true class of {row['coverage']:.2%}; "
+        f"{row['mean_size']:.2f} classes on average, a single class in {row['single']:.1%}"
+        for row in results.sets
+    }
+    if results.rejected:
+        allowed, unlike = results.rejected["allowed"], results.rejected["unlike"]
+        promises["unlike every class"] = f"{unlike:.2%} of these documents, where {allowed:.0%} may be"
     facts = {
         "machine": model.estimator_name,
         "kernel": kernel and spell(kernel),
@@ -246,22 +254,9 @@ def _facts(model: TrainedModel, results: Results) -> list[tuple[str, str]]:
         "support vectors": count if model.support.weights is None else "left out, with their texts",
         "documents judged": f"{results.n:,}",
         "intervals of areas under curves": left_out,
-        **_promises(results),
+        **promises,
         "device": model.device_in_use.description,
         **{f"seconds to {stage}": f"{seconds:.2f}" for stage, seconds in results.seconds.items()},
         "written by": f"textsvm {__version__}",
     }
     return [(name, str(fact)) for name, fact in facts.items() if fact]
-
-
-def _promises(results: Results) -> dict[str, str]:
-    """Promised and actual coverage of prediction sets, and rejected documents."""
-    facts = {
-        f"sets that promise {row['promised']:.0%}": f"hold the true class of {row['coverage']:.2%}; "
-        f"{row['mean_size']:.2f} classes on average, a single class in {row['single']:.1%}"
-        for row in results.sets
-    }
-    if results.rejected:
-        allowed, unlike = results.rejected["allowed"], results.rejected["unlike"]
-        facts["unlike every class"] = f"{unlike:.2%} of these documents, where {allowed:.0%} may be"
-    return facts

@@ -80,7 +80,14 @@ def models_section(models: SideBySide | None) -> str:
     chart = intervals_chart(title, metric, NAMES[metric], lines, lines[0].value)
     table = html_table(head, [[safe(name), *cells] for name, *cells in rows], "figures")
     first = section("Models side by side", chart, table, note=safe(models_note(models)), style="wide")
-    charts = [chart for chart in _model_charts(models) if chart]
+    # Curves of all models in a common chart, of each kind that fits the task.
+    drawn = {
+        "binary": lambda: [_curves(models, "roc"), _curves(models, "pr")],
+        "multilabel": lambda: [_curves(models, "pr", wide=True)],
+        "regression": lambda: [_errors(models)],
+        "multiclass": lambda: [_coverage(models)],
+    }[models.results[0].task]()
+    charts = [chart for chart in drawn if chart]
     grid = f'<div class="grid">{"".join(charts)}</div>' if len(charts) > 1 else "".join(charts)
     return first + grid + _disagreements(models)
 
@@ -126,16 +133,6 @@ def _difference(difference: Difference | None) -> tuple[str, str]:
     scale = 100 if difference.metric in SHARES else 1
     value, low, high = (f"{scale * x:+.3g}" for x in (difference.value, *difference.interval))
     return f"{value} ({low} to {high})", "" if np.isnan(difference.p_value) else f"{difference.p_value:.2g}"
-
-
-def _model_charts(models: SideBySide) -> list[str]:
-    """Curves of all models in a common chart, of each kind that fits the task."""
-    task = models.results[0].task
-    if task == "binary":
-        return [_curves(models, "roc"), _curves(models, "pr")]
-    if task == "multilabel":
-        return [_curves(models, "pr", wide=True)]
-    return [_errors(models)] if task == "regression" else [_coverage(models)]
 
 
 def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:

@@ -28,7 +28,10 @@ def to_json(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, np.ndarray | np.generic):
-        return to_json(_from_numpy(value))
+        if value.dtype.kind == "M":  # as numbers they would be nanoseconds
+            return to_json(np.datetime_as_string(value).tolist())  # type: ignore[arg-type]
+        plain = value.tolist()
+        return repr(value) if isinstance(plain, np.generic) else to_json(plain)  # no Python type has it
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -80,13 +83,6 @@ def read_line(line: bytes, number: int = 0) -> Any:
 
 def _digest(text: bytes, number: int) -> str:
     return blake2b(b"%d " % number + text, digest_size=8).hexdigest()
-
-
-def _from_numpy(value: np.ndarray | np.generic) -> Any:
-    if value.dtype.kind == "M":  # as numbers they would be nanoseconds
-        return np.datetime_as_string(value).tolist()  # type: ignore[arg-type]
-    plain = value.tolist()
-    return repr(value) if isinstance(plain, np.generic) else plain  # no Python type has this value
 
 
 def error_body(message: str) -> bytes:

@@ -166,15 +166,15 @@ def _call(builder, name, kind, *args, fastmath=()):
     return builder.call(function, args, fastmath=fastmath)
 
 
-def _widen(builder, dtype, kind, a):
-    return a if dtype == types.float64 else builder.fpext(a, kind)
-
-
 #: Number of set bits of each integer.
 count_bits = _of_one(
     lambda a: a, lambda builder, dtype, *args: _call(builder, f"llvm.ctpop.v{LANES}i{dtype.bitwidth}", *args)
 )
-widen = _of_one(lambda a: Vector(types.float64), _widen)  #: The same values in float64
+#: The same values in float64.
+widen = _of_one(
+    lambda a: Vector(types.float64),
+    lambda builder, dtype, kind, a: a if dtype == types.float64 else builder.fpext(a, kind),
+)
 
 
 @intrinsic

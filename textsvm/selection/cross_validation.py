@@ -319,7 +319,12 @@ def learning_curve(
     strata = np.zeros(len(result.tested)) if metric != "accuracy" else np.asarray(y, object)
     folds = []
     for fold, (train, test) in enumerate(result.folds):
-        folds += [(part, test) for part in _thinned(train, strata, fold)]
+        # Nested shares of the training part, class by class, with a document of each class at least.
+        mixed = np.random.default_rng(fold).permutation(train)
+        classes = [mixed[strata[mixed] == name] for name in np.unique(strata[train])]
+        for share in SHARES:
+            part = np.concatenate([rows[: max(1, round(share * len(rows)))] for rows in classes])
+            folds.append((np.sort(part), test))
     if min(len(part) for part, _ in folds) < 4:
         raise InputError(
             f"{len(result.tested):,} documents are too few for a learning curve; a tenth of a training part "
@@ -351,14 +356,6 @@ def fit_learning_curve(metric: str, n: Floats, errors: Floats) -> LearningCurve:
     sd = errors.std(axis=0, ddof=1) if len(errors) > 1 else np.full(len(n), np.nan)
     gain = float(now - twice), float(least), float(most)
     return LearningCurve(metric, n, mean, sd, law, float(twice), (float(low), float(high)), gain)
-
-
-def _thinned(train: Ints, strata: AnyArray, seed: int) -> list[Ints]:
-    """Nested shares of a training part, class by class, with a document of each class at least."""
-    mixed = np.random.default_rng(seed).permutation(train)
-    classes = [mixed[strata[mixed] == name] for name in np.unique(strata[train])]
-    parts = ([rows[: max(1, round(share * len(rows)))] for rows in classes] for share in SHARES)
-    return [np.sort(np.concatenate(part)) for part in parts]
 
 
 def _power_law(n: Floats, error: Floats) -> tuple[float, float, float]:

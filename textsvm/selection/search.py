@@ -18,7 +18,7 @@ from typing import Any
 import joblib
 import numpy as np
 
-from textsvm.arrays import AnyArray, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError, os_errors, warn_user
 from textsvm.model.settings import ClassifierSettings, Settings, is_default
 from textsvm.model.trained import TrainedModel
@@ -77,23 +77,20 @@ class GridSearch:
             splitting.require_number("nested tuning splits training parts; give cv as a number of folds")
             outer = replace(splitting, cv=nested, repeats=1, group_duplicates=None)
             for train, test in outer.quietly(self.target):
-                self._add_nested(splitting, train, test)
+                groups = splitting.groups
+                of_train = None if groups is None else as_groups(groups, len(self.target.values))[train]
+                of_part = replace(splitting, groups=of_train, group_duplicates=None)
+                try:
+                    inside = of_part.quietly(self.target.take(train))
+                except InputError as error:
+                    raise InputError(f"inside an outer fold of nested tuning, {error}") from error
+                first = len(self.all_folds)
+                self.wanted += [[self.metric]] * len(inside) + [self.names]
+                self.all_folds += [(train[a], train[b]) for a, b in inside] + [(train, test)]
+                self.inner.append((range(first, first + len(inside)), first + len(inside)))
         for path in paths_along_c([point.settings for point in self.points]):
             for train, _ in self.all_folds:
                 problem_of(self.points[path[0]].settings, self.target, train, self.weight)
-
-    def _add_nested(self, splitting: Splitting, train: Ints, test: Ints) -> None:
-        """Add an outer fold, and the folds inside its training part."""
-        target, groups = self.target, splitting.groups
-        of_train = None if groups is None else as_groups(groups, len(target.values))[train]
-        try:
-            inside = replace(splitting, groups=of_train, group_duplicates=None).quietly(target.take(train))
-        except InputError as error:
-            raise InputError(f"inside an outer fold of nested tuning, {error}") from error
-        first = len(self.all_folds)
-        self.wanted += [[self.metric]] * len(inside) + [self.names]
-        self.all_folds += [(train[a], train[b]) for a, b in inside] + [(train, test)]
-        self.inner.append((range(first, first + len(inside)), first + len(inside)))
 
     def run(
         self, members: list[int], grams: FoldGrams, seconds: dict[str, float], progress: StageProgress | None

@@ -71,7 +71,9 @@ def solve_chains(
         diag = np.ascontiguousarray(devices.to_host(gram.diag()), np.float32)
     starts = [_start(chain[0], alpha, diag) for chain, alpha in zip(chains, initial, strict=True)]
     if gram.device.kind == "cpu":
-        common = smo.Common(gram, diag, stopping, _tile_bytes(gram, len(chains)))
+        threads = min(parallel.n_threads(), len(chains)) if gram.concurrent else 1
+        tile_bytes = min(smo.TILE_BYTES, 4 * gram.window().capacity * gram.n // max(8, threads))
+        common = smo.Common(gram, diag, stopping, tile_bytes)
         return _on_cores(common, chains, starts, progress)
     # Between rounds the host works on short vectors, where many BLAS threads only take longer.
     with parallel.one_blas_thread():
@@ -87,11 +89,6 @@ def _start(first: AnyDual, initial: Floats | None, diag: Floats32) -> Floats:
         zeros = np.zeros((first.n_classes, len(first)))
         return zeros if initial is None else start_multiclass(first, initial)
     return np.zeros(len(first)) if initial is None else first.sign * initial
-
-
-def _tile_bytes(gram: Gram, chains: int) -> int:
-    threads = min(parallel.n_threads(), chains) if gram.concurrent else 1
-    return min(smo.TILE_BYTES, 4 * gram.window().capacity * gram.n // max(8, threads))
 
 
 class _Stopped(Exception):

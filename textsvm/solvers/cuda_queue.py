@@ -217,12 +217,6 @@ class Job:
     renewals: int = 0  #: Number of restarts
     stopped: str = ""  #: Status if the run has ended for good
 
-    def go_to(self, at: int, inherited: float) -> None:
-        """Go on to the next problem, from responses with this error."""
-        self.at, self.inherited = at, inherited
-        self.step, self.best = 0, np.inf
-        self.before, self.renewals, self.stopped = 0, 0, ""
-
 
 def stretches(chains: Sequence[Sequence[Any]], slots: int, cuts: bool) -> Iterator[tuple[int, int, int]]:
     """Cut chains into stretches for all slots, if allowed, the largest problems first.
@@ -349,7 +343,7 @@ class Queue:
         start, start_responses = self.slots.warm_start(chain[job.at + 1], dual, result)
         error = self.rounding(job, coef, iterations)
         carried = 0.0 if start_responses is None else solution.carried_over(error, dual, coef, start)
-        job.go_to(job.at + 1, carried)
+        job = self.jobs[slot] = Job(job.chain, job.at + 1, job.last, inherited=carried)
         self.start(slot, chain[job.at], start, start_responses)
 
     def report(self, violations: Floats) -> None:

@@ -116,7 +116,11 @@ class ClassMachine:
             values = self._values(violated, room)
             bounds[violated], violated = values, violated[values > limit]
         if not len(violated) or not self.solution.converged:
-            self._forget_others()
+            # Keep the support vectors alone: thousands of machines are in memory.
+            own, solution = self.solution.support, self.solution
+            alpha, coef, responses = (a[own] for a in (solution.alpha, solution.coef, solution.responses))
+            self.at, support = self.at[own], np.arange(len(own))
+            self.solution = replace(solution, alpha=alpha, coef=coef, responses=responses, support=support)
             return False
         outside = outside[np.argsort(-bounds[outside], kind="stable")]
         at = np.union1d(self.at, outside[:MORE])
@@ -136,14 +140,6 @@ class ClassMachine:
         (index, coef, bias), x, values = self.expansion, self.rows.x, np.empty(len(at))
         _dot_expansion(x.indptr, x.features, x.values, index, coef, at, room[1], values)
         return values + bias
-
-    def _forget_others(self) -> None:
-        """Keep the support vectors alone: thousands of machines are in memory."""
-        assert self.solution is not None
-        own, solution = self.solution.support, self.solution
-        alpha, coef, responses = (a[own] for a in (solution.alpha, solution.coef, solution.responses))
-        self.at, support = self.at[own], np.arange(len(own))
-        self.solution = replace(solution, alpha=alpha, coef=coef, responses=responses, support=support)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from textsvm.arrays import Bools, Floats, Floats32, Ints, Words
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
-from textsvm.solvers.solution import RELAXATION, middle
+from textsvm.solvers.solution import RELAXATION, violation_and_bias
 
 STRETCH = 200  #: Pairs that are optimised between checks of the clock.
 #: Maximum number of pairs in a call of `settle`: some seconds, far more than a mail takes.
@@ -127,8 +127,7 @@ class OnlineMachine:
     @property
     def violation(self) -> float:
         """The largest violation of the optimality conditions; 0 or less at an optimum."""
-        first, last = thresholds(*self._problem)
-        return first - last if np.isfinite(first) and np.isfinite(last) else 0.0
+        return violation_and_bias(*self._problem)[0]
 
     def add(
         self, name: Hashable, keys: ArrayLike, values: ArrayLike, positive: bool, alpha: float = 0.0
@@ -191,7 +190,7 @@ class OnlineMachine:
                 self.remove(name)
                 self.forgotten.append(name)
             done = self._optimise(end)
-        self.bias = free_bias_of(*self._problem) if self._slack is None else 0.0
+        self.bias = violation_and_bias(*self._problem)[1] if self._slack is None else 0.0
         self._weigh()
         return done
 
@@ -280,9 +279,17 @@ class OnlineMachine:
         self._spread[changed] = self._coef[changed]
 
     def _start_from_given(self) -> None:
-        """Make given coefficients feasible, and compute everything else from them."""
+        """Make given coefficients feasible, of sum 0, and compute everything else from them."""
         self._K.clear()
-        self._make_feasible()
+        if self._slack is not None:
+            self._coef[self._slack] = 0.0
+            self._coef[self._slack] = -self._coef.sum()
+        else:
+            positive, negative = self._coef > 0, self._coef < 0
+            above, below = self._coef[positive].sum(), -self._coef[negative].sum()
+            if above != below:
+                side = positive if above > below else negative
+                self._coef[side] *= min(above, below) / max(above, below)
         self._X.weights[:] = 0
         every = np.flatnonzero(self._coef)
         self._X.spread(every, self._coef[every])
@@ -290,18 +297,6 @@ class OnlineMachine:
         n = self._X.n
         self._F[:n] = self._X.sums(np.arange(n)) - self._sign[:n]
         self._given = False
-
-    def _make_feasible(self) -> None:
-        """Make the sum of the coefficients 0."""
-        if self._slack is not None:
-            self._coef[self._slack] = 0.0
-            self._coef[self._slack] = -self._coef.sum()
-            return
-        positive, negative = self._coef > 0, self._coef < 0
-        above, below = self._coef[positive].sum(), -self._coef[negative].sum()
-        if above != below:
-            side = positive if above > below else negative
-            self._coef[side] *= min(above, below) / max(above, below)
 
     def _give_away(self, place: int) -> None:
         """Move the coefficient of an example to others, so that the sum stays 0."""
@@ -354,24 +349,10 @@ class OnlineMachine:
         return False
 
     @property
-    def _problem(self) -> tuple[Floats, ...]:
+    def _problem(self) -> tuple[Floats, Floats, Floats, Floats]:
         """F, the coefficients and their bounds."""
-        return tuple(array[: self._X.n] for array in (self._F, self._coef, self._low, self._high))
-
-
-def thresholds(F: Floats, coef: Floats, low: Floats, high: Floats) -> tuple[float, float]:
-    """max over UP of -F and min over DOWN of -F."""
-    first = np.max(np.where(coef < high, -F, -np.inf), initial=-np.inf)
-    last = np.min(np.where(coef > low, -F, np.inf), initial=np.inf)
-    return float(first), float(last)
-
-
-def free_bias_of(F: Floats, coef: Floats, low: Floats, high: Floats) -> float:
-    """The bias, as in `textsvm.solvers.solution.assess`."""
-    free = (coef > low) & (coef < high) & (coef != 0)
-    if free.any():
-        return float(np.mean(-F[free]))
-    return middle(*thresholds(F, coef, low, high))
+        n = self._X.n
+        return self._F[:n], self._coef[:n], self._low[:n], self._high[:n]
 
 
 class KeptRows:

@@ -245,19 +245,16 @@ class Run:
         self.up = np.where(self.active_coef < self.active_high, 0.0, -np.inf)
         self.down = np.where(self.active_coef > self.active_low, 0.0, -np.inf)
         self.gains = np.zeros(len(active), np.float32)
-        self.set_tile(0 if whole and self.direct else len(active))
-        loop.find_first(self.active_F, self.up, self.down, self.gains, self.state, self.extrema)
-
-    def set_tile(self, k: int) -> None:
-        """Provide a tile for k active variables; that of all variables is kept, if all their rows fit."""
         self.tile.next = int(self.state[loop.NEXT])
+        k = 0 if whole and self.direct else len(active)
         if self.whole_tile is not None and k == self.m:
             self.tile = self.whole_tile
         else:
             self.tile = Tile.empty(max(2, min(k, self.tile_bytes // (4 * k))) if k else 0, k)
-            if len(self.tile.values) == self.m:
+            if len(self.tile.values) == self.m:  # kept if all rows fit
                 self.whole_tile = self.tile
         self.state[loop.NEXT] = self.tile.next
+        loop.find_first(self.active_F, self.up, self.down, self.gains, self.state, self.extrema)
 
     def write_back(self) -> None:
         self.F[self.active] = self.active_F

@@ -113,10 +113,7 @@ def assess(
     (F_i + bias) b_i - min over the box of the same is P - D.
     """
     low, high = bounds(dual)
-    up, down, values = coef < high, coef > low, -responses
-    first, last = float(values[up].max(initial=-np.inf)), float(values[down].min(initial=np.inf))
-    free = values[up & down]
-    bias = float(free.sum()) / len(free) if len(free) else middle(first, last)
+    violation, bias = violation_and_bias(responses, coef, low, high)
     slack, slopes = responses + bias, responses + dual.sign * dual.linear
     with np.errstate(over="ignore", invalid="ignore"):  # without bounds, 0 times infinity
         gap = float(np.maximum(slack * (coef - low), slack * (coef - high)).sum())
@@ -124,7 +121,6 @@ def assess(
         gap = float(_squared_hinge_gaps(dual, coef, responses + bias).sum())
     objective = 0.5 * float(coef @ slopes)
     total = gap - 2 * objective
-    violation = first - last if np.isfinite(first) and np.isfinite(last) else 0.0
     alpha = dual.sign * coef + 0.0
     relative = 2 * gap / abs(total) if total else 0.0
     if gap == np.inf:
@@ -135,11 +131,19 @@ def assess(
     return Solution(alpha, dual.sign * alpha, *figures, support, responses)
 
 
-def middle(first: float, last: float) -> float:
-    """Bias without free variables, from max over UP and min over DOWN of -F; either may be infinite."""
-    if np.isfinite(first) and np.isfinite(last):
-        return (first + last) / 2
-    return first if np.isfinite(first) else last if np.isfinite(last) else 0.0
+def violation_and_bias(F: Floats, coef: Floats, low: Floats, high: Floats) -> tuple[float, float]:
+    """Largest violation of the optimality conditions by a pair of variables, and the bias.
+
+    The bias is the mean of -F of free variables; without any the middle of max over UP and min over DOWN of
+    -F, either of which may be infinite.
+    """
+    up, down, values = coef < high, coef > low, -F
+    first, last = float(values[up].max(initial=-np.inf)), float(values[down].min(initial=np.inf))
+    free, finite = values[up & down], [end for end in (first, last) if np.isfinite(end)]
+    violation = first - last if len(finite) == 2 else 0.0
+    if len(free):
+        return violation, float(free.sum()) / len(free)
+    return violation, sum(finite) / max(1, len(finite))
 
 
 def _squared_hinge_gaps(dual: Dual, coef: Floats, gradient: Floats) -> Floats:

@@ -14,6 +14,7 @@ from textsvm.errors import InputError, check_labels
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.base import is_whole
 from textsvm.kernels.inputs import is_missing
+from textsvm.model.settings import LARGEST
 from textsvm.sources.copies import copy_groups
 
 SEEDS = 1 << 32  #: Number of seeds of NumPy's `RandomState`.
@@ -131,9 +132,9 @@ def as_weights(sample_weight: ArrayLike | None, n: int) -> Floats | None:
             f"there are {n} documents and sample_weight has the shape {weight.shape}; "
             "give one weight a document"
         )
-    if (i := first_true(~(np.isfinite(weight) & (weight >= 0)))) is not None:
+    if (i := first_true(~((weight >= 0) & (weight <= LARGEST)))) is not None:
         raise InputError(
-            f"the sample_weight of document {i} is {weight[i]:g}; weights are finite numbers of at least 0"
+            f"the sample_weight of document {i} is {weight[i]:g}; weights are numbers from 0 to {LARGEST:g}"
         )
     if not weight.any():
         raise InputError("sample_weight is zero for all documents; there is nothing to learn from")

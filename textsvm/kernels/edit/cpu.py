@@ -238,7 +238,13 @@ def narrow_runs(
     """
     first = 0
     for last in _run_ends(others, picks, most):
-        yield slice(first, last), *_renumbered(others.take(picks[first:last]), columns)
+        rows = others.take(picks[first:last])
+        used = np.unique(rows.codes)
+        code_of = np.full(max(len(rows.alphabet), len(columns.alphabet)), len(used), np.uint16)
+        code_of[used] = np.arange(len(used))
+        numbers = np.arange(len(used) + 1, dtype=np.uint32)
+        narrow_rows = Documents(code_of[rows.codes], rows.offsets, numbers[:-1])
+        yield slice(first, last), narrow_rows, Documents(code_of[columns.codes], columns.offsets, numbers)
         first = last
 
 
@@ -260,12 +266,3 @@ def _run_ends(others: Documents, picks: Ints, most: int) -> Iterator[int]:
         distinct += new
     if len(picks):
         yield len(picks)
-
-
-def _renumbered(rows: Documents, columns: Documents) -> tuple[Documents, Documents]:
-    used = np.unique(rows.codes)
-    code_of = np.full(max(len(rows.alphabet), len(columns.alphabet)), len(used), np.uint16)
-    code_of[used] = np.arange(len(used))
-    numbers = np.arange(len(used) + 1, dtype=np.uint32)
-    narrow_rows = Documents(code_of[rows.codes], rows.offsets, numbers[:-1])
-    return narrow_rows, Documents(code_of[columns.codes], columns.offsets, numbers)

@@ -56,14 +56,6 @@ DEFINE_SETS = [
 ]
 
 
-def _variants(lengths: Ints) -> Ints:
-    """Index into SHORT + MIDDLE + LONG: the most compact layout of row documents of these lengths."""
-    limits = [8 * v.words - 1 for v in SHORT] + [32 * v.words for v in MIDDLE]
-    strip_length = -(-lengths // np.maximum(-(-lengths // 512), 1))
-    long = len(limits) + np.searchsorted([32 * v.words for v in LONG], strip_length)
-    return np.where(lengths > limits[-1], long, np.searchsorted(limits, lengths))
-
-
 class _PackedTexts:
     """Column documents on a GPU: sorted by length, 32 side by side, two symbols per word.
 
@@ -152,24 +144,20 @@ class CudaEdit(EditRows):
             name = f"the {len(order):,} x {self.n:,} matrix of the edit-distance kernel"
             gpu.require_memory(4 * len(order) * self.n, name, "lower --memory, or run with --device cpu")
             out = gpu.cupy().empty((len(order), self.n), dtype)
+            kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
             if fits(self.documents, others):
-                kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
                 own = others is self.documents
                 patterns = self._patterns if own else DeviceDocuments(others, np.uint16)
                 job = _Comparison(self.kernel, patterns, self._texts, kind, own, symmetric)
                 job.fill(order, out, progress)
-            else:
-                self._fill_narrowed(others, order, out, progress)
+                return out
+            # Of large alphabets every value is computed, of symmetric matrices too.
+            for run, rows, columns in narrow_runs(others, order, self.documents):
+                texts = _PackedTexts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+                job = _Comparison(self.kernel, DeviceDocuments(rows, np.uint16), texts, kind)
+                step = part(progress, run.start, run.stop - run.start, len(order))
+                job.fill(np.arange(len(rows)), out[run], step)
             return out
-
-    def _fill_narrowed(self, others: Documents, picks: Ints, out: Array, progress: Progress | None) -> None:
-        """`compare` for large alphabets; every value is computed, of symmetric matrices too."""
-        kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
-        for run, rows, columns in narrow_runs(others, picks, self.documents):
-            texts = _PackedTexts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
-            job = _Comparison(self.kernel, DeviceDocuments(rows, np.uint16), texts, kind)
-            step = part(progress, run.start, run.stop - run.start, len(picks))
-            job.fill(np.arange(len(rows)), out[run], step)
 
 
 class _Comparison:
@@ -234,7 +222,11 @@ class _Comparison:
         lengths = self.all_lengths[picks]
         # Descending, and the reverse of the stable order of the texts where documents are equally long.
         rows = np.argsort(lengths, kind="stable")[::-1]
-        variants = _variants(lengths[rows])
+        # Index into SHORT + MIDDLE + LONG: the most compact layout of row documents of these lengths.
+        limits = [8 * v.words - 1 for v in SHORT] + [32 * v.words for v in MIDDLE]
+        strip_length = -(-lengths[rows] // np.maximum(-(-lengths[rows] // 512), 1))
+        long = len(limits) + np.searchsorted([32 * v.words for v in LONG], strip_length)
+        variants = np.where(lengths[rows] > limits[-1], long, np.searchsorted(limits, lengths[rows]))
         work = np.cumsum(lengths[rows] + 1.0)
         group = variants * (1 << 40) + (work * (self.texts.symbols / LAUNCH)).astype(np.int64)
         for first, end in runs_of(group):

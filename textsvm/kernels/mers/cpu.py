@@ -42,11 +42,6 @@ def words_of(indptr: Ints) -> tuple[Ints, Ints]:
 ALL, NONE, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
 
 
-def upper_planes(most: int) -> tuple[int, ...]:
-    """A tuple with an item for each counter plane 4, 8, ... up to distance `most`, and for overflow."""
-    return (0,) * (max(most.bit_length() - 2, 0) + 1)
-
-
 @njit(nogil=True, cache=True)
 def _build(codes, starts, words, length, slots, masks, valid):
     """Fill masks and `valid` of a group of words (document, first l-mer, number of l-mers)."""
@@ -201,13 +196,17 @@ class HostMers(MerRows):
         return ScoreTable(self.columns, self.weights, of_mers)
 
     def _scratch(self, n_symbols: int) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, int, tuple[int, ...]]:
-        """Slots, masks, valid bits and sums of a piece, the largest distance, and its `upper_planes`."""
+        """Slots, masks, valid bits and sums of a piece, the largest distance, and its upper planes.
+
+        These are an item for each counter plane 4, 8, ... up to that distance, and for overflow.
+        """
         length = self.kernel.definition.length
         symbols, most = min(n_symbols, LANES * (BITS + length)), len(self.weights) - 1
         slots = np.zeros(max(n_symbols, 1), np.int64)
         masks = aligned((symbols + 1) * (-(-length // 4) * 4) * LANES, np.uint64)
         valid = aligned(LANES, np.uint64)
-        return slots, masks, valid, aligned((most + 1) * LANES, np.uint64), most, upper_planes(most)
+        upper = (0,) * (max(most.bit_length() - 2, 0) + 1)
+        return slots, masks, valid, aligned((most + 1) * LANES, np.uint64), most, upper
 
     def products(
         self, rows: Mers, scale: Floats, progress: Progress | None = None, symmetric: bool = False

@@ -50,7 +50,7 @@ from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_whol
 from textsvm.kernels.contract import Predictor, TileableCost
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.cuda import CudaMers
-from textsvm.kernels.mers.rows import MerRows
+from textsvm.kernels.mers.rows import MerPredictor, MerRows
 from textsvm.kernels.mers.windows import PAIRED, check_strands
 from textsvm.kernels.options import FILTERS
 from textsvm.runtime import device as devices
@@ -113,7 +113,9 @@ def estimates(l: int, k: int, b: int) -> list[Fraction]:  # noqa: E741
     """P(d) for d = 0 .. l."""
     balls = [sum(comb(l, j) * (b - 1) ** j for j in range(radius + 1)) for radius in range(k + 1)]
     weights = [
-        Fraction((-1) ** i * _binomial(l - k + i - 1, i) * balls[k - i], comb(k, i)) for i in range(k + 1)
+        # C(-1, 0) = 1.
+        Fraction((-1) ** i * comb(max(l - k + i - 1, 0), i) * balls[k - i], comb(k, i))
+        for i in range(k + 1)
     ]
     total = comb(l, k) * b**l
     return [
@@ -133,13 +135,6 @@ def around(l: int, d: int, b: int, most: int) -> Iterator[tuple[int, int, int]]:
             for q in range(d - p + 1):
                 number = outside * comb(d, p) * comb(d - p, q) * (b - 2) ** (d - p - q)
                 yield i + d - p, i + d - q, number
-
-
-def _binomial(n: int, r: int) -> int:
-    """C(n, r), C(-1, 0) = 1."""
-    if r == 0:
-        return 1
-    return comb(n, r) if n >= 0 else 0
 
 
 RATE = 8e9  #: Pairs of l-mers a second, of weight 1.
@@ -234,7 +229,7 @@ class MerKernel(SymbolKernel):
         return (CudaMers if device.kind == "cuda" else HostMers)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
-        return self.rows(support, device).predictor(coef)
+        return MerPredictor(self.rows(support, device), coef)
 
 
 @dataclass(repr=False, eq=False)

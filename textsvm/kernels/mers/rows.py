@@ -116,11 +116,7 @@ class MerRows(ComparedRows):
             return matrix
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
-        return self.predictor(coef.T).values(others, progress)
-
-    def predictor(self, coef: Floats) -> MerPredictor:
-        """Predictor of machines on the columns, coef of shape (n_machines, n)."""
-        return MerPredictor(self, coef)
+        return MerPredictor(self, coef.T).values(others, progress)
 
 
 class MerPredictor:
@@ -144,19 +140,14 @@ class MerPredictor:
     def _values(self, documents: Documents) -> Floats:
         with devices.use(self.device):
             rows, own = self.rows.project(documents)
-        values = own.scale[:, None] * self._scores(rows)
-        own.finish_values(values, self.coef, self.rows.normalisation)
-        return values
-
-    def _scores(self, rows: Mers) -> Floats:
-        """Weighted sums of the scores of the l-mers of documents; the table lacks unknown symbols."""
-        new = rows.unknown(self.rows.columns.n_symbols)
-        values = np.empty((len(new), len(self.coef)))
-        with devices.use(self.device):
+            new = rows.unknown(self.rows.columns.n_symbols)  # symbols that the table lacks
+            values = np.empty((len(new), len(self.coef)))
             values[~new] = self.table.sums(rows.take(np.flatnonzero(~new)) if new.any() else rows)
             for i in np.flatnonzero(new):
                 products = self.rows.products(rows.take(np.array([i])), np.ones(1))
                 values[i] = self.coef @ devices.to_host(products)[0].astype(np.float64)
+        values *= own.scale[:, None]
+        own.finish_values(values, self.coef, self.rows.normalisation)
         return values
 
     @cached_property

@@ -129,8 +129,9 @@ class MaskedWindows(StagedIds):
     @classmethod
     def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Array]:
         """Vocabulary of documents, and the id of each of their windows."""
-        size, stages, rest = 1, [], list(mask.positions)
-        ids = _zeros_like(windows.starts, np.int32)
+        zeros, size, stages = array_module(device_of(windows.starts)).zeros, 1, []
+        rest = list(mask.positions)
+        ids = zeros(len(windows.starts), np.int32)
         while rest:
             number, bound = fitting(size, windows.n_symbols, len(rest), len(ids))
             positions = np.array(rest[:number], np.int64)
@@ -142,7 +143,7 @@ class MaskedWindows(StagedIds):
 
     def find(self, windows: Any) -> Array:
         """Id of every window of other documents, -1 if unknown; unknown symbols have codes >= `n_symbols`."""
-        ids = _zeros_like(windows.starts, np.int64)
+        ids = array_module(device_of(windows.starts)).zeros(len(windows.starts), np.int64)
         for stage in self.stages:
             ids = stage.find(self.keys_of(windows, stage.positions, ids, self.n_symbols))
         return ids
@@ -169,11 +170,6 @@ def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, 
     while number < rest and bound * n_symbols <= room:
         number, bound = number + 1, bound * n_symbols
     return number, bound
-
-
-def _zeros_like(array: Array, dtype: type[np.signedinteger]) -> Array:
-    """Zeros on the device of an array."""
-    return array_module(device_of(array)).zeros(len(array), dtype)
 
 
 @njit(nogil=True, cache=True)

@@ -353,7 +353,13 @@ def _pair(
         return keys[: before[-1]].copy(), ids
     if size_a * size_b <= TABLE * len(left):
         seen = _mark_keys(offsets, q, left, right, b, sizes)
-        before, keys = _list_marked(seen)
+        before = np.zeros(len(seen) + 1, np.int32)  # numbers of keys before each word
+        parts = 4 * n_threads() if len(seen) > SERIAL_SIZE else 1
+        pieces = list(pairwise(len(seen) * k // parts for k in range(parts + 1)))
+        run(lambda d: _count_bits(d[0], d[1], seen, before), pieces)
+        np.cumsum(before, out=before)
+        keys = np.empty(before[-1], np.uint64)
+        run(lambda d: _list_keys(d[0], d[1], seen, before, keys), pieces)
         table = seen, before, ids
         run_on_ranges(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, *table))
         return keys, ids
@@ -388,18 +394,6 @@ def _mark_keys(
     for other in tables[1:]:
         tables[0] |= other
     return np.asarray(tables[0])
-
-
-def _list_marked(seen: Words) -> tuple[Ints32, Words]:
-    """Number of keys before each word of a bit table, and all keys."""
-    before = np.zeros(len(seen) + 1, np.int32)
-    parts = 4 * n_threads() if len(seen) > SERIAL_SIZE else 1
-    pieces = list(pairwise(len(seen) * k // parts for k in range(parts + 1)))
-    run(lambda d: _count_bits(d[0], d[1], seen, before), pieces)
-    np.cumsum(before, out=before)
-    keys = np.empty(before[-1], np.uint64)
-    run(lambda d: _list_keys(d[0], d[1], seen, before, keys), pieces)
-    return before, keys
 
 
 def rank(keys: Words, bound: int) -> tuple[Words, Ints32]:

@@ -67,8 +67,18 @@ class VectorProducts:
         if shifted and not scipy.sparse.issparse(values) and 8 * values.size <= DOUBLE_BYTES:
             self._middle = np.rint(values.mean(axis=0, dtype=np.float64))  # whole numbers stay whole
         self._full: AnyArray | None = None
-        if scipy.sparse.issparse(values):
-            self._full, self._listed = _divided(values)
+        self._listed: Any = None
+        if scipy.sparse.issparse(values):  # columns to keep dense, and the others with entries
+            (n, d), columns = values.shape, None
+            if d > WIDE:
+                columns, df = np.unique(values.indices, return_counts=True)
+            else:
+                df = np.bincount(values.indices, minlength=d)
+            full = np.flatnonzero(df > DENSE_SHARE * n)
+            full = np.sort(full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (8 * max(n, 1))]])
+            df[full] = 0
+            listed = np.flatnonzero(df)
+            self._full, self._listed = (full, listed) if columns is None else (columns[full], columns[listed])
         self.rows = self.divide(values)
         if self.rows.lists is not None:
             lists = self.rows.lists
@@ -126,20 +136,6 @@ def squares(values: Array) -> Floats:
     return scipy.sparse.csr_array(
         (data, np.zeros_like(values.indices), values.indptr), (values.shape[0], 1)
     ) @ np.ones(1)
-
-
-def _divided(values: Array) -> tuple[AnyArray, AnyArray]:
-    """Columns of a CSR matrix to keep dense, and the other columns with entries."""
-    n, d = values.shape
-    if d > WIDE:
-        columns, df = np.unique(values.indices, return_counts=True)
-    else:
-        df = np.bincount(values.indices, minlength=d)
-    full = np.flatnonzero(df > DENSE_SHARE * n)
-    full = np.sort(full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (8 * max(n, 1))]])
-    df[full] = 0
-    sparse_columns = np.flatnonzero(df)
-    return (full, sparse_columns) if d <= WIDE else (columns[full], columns[sparse_columns])
 
 
 def _chosen(values: Array, columns: AnyArray) -> Array:
