@@ -1,12 +1,23 @@
 """The estimate of quality: regression from lengths alone."""
 
+import time
+
 import numpy as np
 import pytest
 from command import report, run
 from sklearn.isotonic import IsotonicRegression
 
+from textsvm.choice.candidates import Candidate
 from textsvm.evaluation.estimate import LengthBaseline
+from textsvm.kernels.spelling import parse
+from textsvm.model.settings import ClassifierSettings, Compute
 from textsvm.readers import sample
+from textsvm.runtime import device
+from textsvm.runtime.parallel import limit
+from textsvm.training import fold_grams
+from textsvm.training.folds import Splitting
+from textsvm.training.targets import with_classes
+from textsvm.training.train import read_training_data
 
 
 def test_a_regression_is_told_beside_the_length_alone(tmp_path):
@@ -50,3 +61,31 @@ def test_the_fit_to_lengths_is_scikit_learns_isotonic_regression(sign):
 )
 def test_an_odd_baseline_in_a_file_is_none(odd):
     assert LengthBaseline.of({"length_baseline": odd}) is None
+
+
+LEARNING = ["spectrum:1-5,log,idf", "spectrum:3-8,idf"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "length"), [(600, 3000), (2000, 800)])
+@pytest.mark.parametrize("kernel", ["", "spectrum:1-5", "gapped:5,m=2", "bounded-gap:3", *LEARNING])
+def test_folds_take_the_seconds_that_are_predicted(kernel, n, length):
+    """Processor seconds of a core, by Gram and by features; up to 450 times too many before."""
+    random = np.random.default_rng(0)
+    words = np.array(["".join(map(chr, 97 + random.integers(0, 26, k))) for k in random.integers(2, 9, 9000)])
+    texts = [" ".join(words[np.minimum(random.zipf(1.3, length // 6), 9000) - 1]) for _ in range(n)]
+    used = parse(kernel) if kernel else Candidate(plain=0.1).kernel()
+    for way in ("gram", "features"):
+        settings = ClassifierSettings(kernel=used, device="cpu", compute=Compute(solver=way))
+        for some in (60, n):  # the first compiles
+            examples, target, _ = read_training_data(settings, texts[:some], ["x", "y"] * (some // 2), None)
+            task = fold_grams.Task(target, None, Splitting(3).quietly(target))
+            with settings.at_work(device.select("cpu")), limit(1):
+                encoded = with_classes(settings.source.encode(examples), target)
+                clock = time.process_time()
+                grams = fold_grams.grams_of(settings, encoded, task)
+                predicted = fold_grams.predicted_seconds([settings], grams, task)
+                fold_grams.train_and_test([settings], grams, task, {})
+                took = time.process_time() - clock
+        print(f"{kernel} {way}: predicted {predicted:.2f}, took {took:.2f} s")
+        assert took / 4 < predicted < 4 * took

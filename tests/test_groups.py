@@ -156,7 +156,7 @@ def test_a_sample_that_judges_a_large_corpus_is_of_new_groups(monkeypatch):
     judged = []
     for groups in (names, None):
         corpus = corpus_of(texts, labels, groups)
-        found = estimate.estimate_quality(model.settings, model.model_, corpus, with_folds=True)
+        found = estimate.estimate_quality(model.settings, model.model_, corpus, with_folds=True)[0]
         truth = np.array(labels)[found.indices]
         judged.append(np.mean(found.predicted == truth))
         assert len(found.indices) > 20

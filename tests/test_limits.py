@@ -17,9 +17,11 @@ from loading import load
 import textsvm
 from textsvm import SVC, Spectrum
 from textsvm.cli import app_of, console
-from textsvm.errors import InputError
+from textsvm.errors import InputError, TooMuchWork
 from textsvm.gram.base import allowed_bytes
+from textsvm.readers import sample
 from textsvm.runtime import memory as host_memory
+from textsvm.training import fold_grams
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +48,17 @@ def call(monkeypatch, line):
     """The exit code of a command, in this process."""
     monkeypatch.setattr(sys, "argv", ["textsvm", *line.split()])
     return console.main(app_of([line.split()[0]]))
+
+
+def test_an_estimate_without_memory_says_so(monkeypatch, capsys, tmp_path):
+    def require(kernel, documents, plan, device):
+        raise TooMuchWork("training is predicted to take about 2 MiB and a limit leaves 1 MiB; take fewer")
+
+    monkeypatch.setattr(fold_grams, "require_memory", require)
+    assert call(monkeypatch, f"train {sample('questions')} --kernel spectrum:3 -o {tmp_path / 'm'}") == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    why = "training is predicted to take about 2 MiB and a limit leaves 1 MiB"
+    assert line.startswith(f"not tested: {why}; next: `textsvm cv`")
 
 
 class Scarce:

@@ -342,7 +342,7 @@ def test_many_pieces_are_thinned_for_the_estimate(novels, monkeypatch):
     monkeypatch.setattr(estimate, "MOST", len(corpus) // 3)
     kernel = Spectrum(3)
     model = train(ClassifierSettings(kernel), corpus.texts, corpus.labels, groups=corpus.groups)
-    found = estimate.estimate_quality(ClassifierSettings(kernel), model, corpus, with_folds=True)
+    found = estimate.estimate_quality(ClassifierSettings(kernel), model, corpus, with_folds=True)[0]
     assert len(found.indices) == found.total == 12
     assert [corpus.labels[i] for i in found.indices] == found.predicted.tolist()
     assert len({corpus.piece_of[i] for i in found.indices}) == 12

@@ -54,6 +54,10 @@ class DamagedModel(InputError):
     """A model whose file was changed after it was loaded, or is damaged where a prediction reads it."""
 
 
+class TooMuchWork(InputError):
+    """Work that is predicted to take more main memory or time than there is."""
+
+
 class GpuMemoryError(InputError):
     """GPU memory that does not suffice."""
 

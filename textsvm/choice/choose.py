@@ -47,7 +47,7 @@ FACTORS = (1.0, 2 / 3, 2.0)  #: Values of C of a trial, as multiples of a candid
 COPY_SIMILARITY = 0.7
 #: Smallest time limit of the trials and of the search for near-copies, in seconds.
 MIN_SECONDS = 1.0
-PREDICTED_PER_MEASURED = 20.0  #: Search for near-copies: predicted seconds per measured second
+COMPARED = 6e8  #: Search for near-copies: symbols, times the texts that each is compared with, a second
 MOST_COMPARED = 10_000  #: Search for near-copies: most texts
 FEWEST = 600  #: Fewest texts of the trials
 WEIGHTS = (0.15, 0.3, 0.5)  #: Weights of a kernel beside the others that are compared
@@ -315,7 +315,7 @@ def near_copies(documents: Documents | MultiView, seconds: float, groups: Ints |
         return groups
     kernel = Candidate(plain=1.0).kernel()
     read = kernel.structure.read(documents)
-    if kernel.cost.seconds(read, read) > PREDICTED_PER_MEASURED * max(seconds, MIN_SECONDS):
+    if len(read) * float(read.lengths.sum()) > COMPARED * max(seconds, MIN_SECONDS):
         return groups
     kernel.fit(read)
     alike = scipy.sparse.csr_array(kernel.rows(read, devices.select("cpu")).gram() >= COPY_SIMILARITY)

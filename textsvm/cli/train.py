@@ -161,6 +161,6 @@ def train(
         show_results(console, "holdout", outcome.results)
     if not printing.quiet:
         doubtful = bool(statistics.doubtful_labels(statistics.label_counts(documents)))
-        console.line(training.last_line(trained_as, training_part, outcome.verdict, doubtful))
+        console.line(training.last_line(trained_as, training_part, outcome, doubtful))
     console.say(task.last_line(size, cost))
     console.lap("print")

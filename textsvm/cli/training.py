@@ -39,6 +39,7 @@ class Outcome:
     saved: Json  #: Further facts for the model file
     results: Results | None  #: On the held-out documents
     verdict: Verdict | None
+    untested: str  #: Why memory or time do not suffice for an estimate
 
 
 def fit(
@@ -60,7 +61,7 @@ def fit(
     console.lap(model.record.seconds)
     if model.record.unfinished:
         warn_user(model.record.unfinished, NotConvergedWarning)
-    predictions = estimate.estimate_quality(settings, model, training, with_folds=test is None)
+    predictions, untested = estimate.estimate_quality(settings, model, training, with_folds=test is None)
     if predictions is not None and not predictions.part:
         tested = predictions.indices.tolist()
         weights = None if training.weights is None else [training.weights[i] for i in tested]
@@ -93,11 +94,12 @@ def fit(
     if verdict is not None and test is None:
         facts["estimate"] = verdict.as_dict()
     console.lap("estimate")
-    return Outcome(model, facts, saved, judged, verdict)
+    return Outcome(model, facts, saved, judged, verdict, untested)
 
 
-def last_line(settings: AnySettings, training: Corpus, verdict: Verdict | None, doubtful: bool) -> str:
+def last_line(settings: AnySettings, training: Corpus, outcome: Outcome, doubtful: bool) -> str:
     """The line: the quality of the model, and the next step; `doubtful`: a warning names labels."""
+    verdict = outcome.verdict
     if doubtful:
         step = "next: check the labels that the warning names, for the figures depend on them"
         return step if verdict is None else f"{verdict.sentence}; {step}"
@@ -108,7 +110,8 @@ def last_line(settings: AnySettings, training: Corpus, verdict: Verdict | None, 
     several = estimate.of_several_texts(truth_of(training), estimate.copies_of(training))
     if isinstance(settings, ClassifierSettings) and not several:
         return "not tested, for no class has two different texts; next: add documents to the classes"
-    return "next: `textsvm cv` with the same options tells how good the model is on new documents"
+    why = f"not tested: {outcome.untested}; " if outcome.untested else ""
+    return f"{why}next: `textsvm cv` with the same options tells how good the model is on new documents"
 
 
 def _next_step(settings: AnySettings, verdict: Verdict) -> str:

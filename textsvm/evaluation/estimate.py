@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Ints, Json
-from textsvm.errors import InputError, printable
+from textsvm.errors import InputError, TooMuchWork, printable
 from textsvm.evaluation import drift
 from textsvm.evaluation.metrics import scores
 from textsvm.model.labels import indicator_of
@@ -35,8 +35,8 @@ from textsvm.training.problems import fold_predictions
 from textsvm.training.train import read_training_data
 
 #: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
-MOST, SECONDS, FOLDS = 2000, 2.0, 3
-OF_PIECES = 1000  #: Factor of the predicted seconds for pieces, which are few and far faster than predicted
+MOST, SECONDS, FOLDS = 2000, 0.5, 3
+OF_PIECES = 40  #: Factor of the seconds for pieces
 ENOUGH = 100  #: Minimum number of documents of a sample whose accuracy is worth a sentence
 
 
@@ -101,54 +101,60 @@ def truth_of(corpus: Corpus) -> list[Any]:
 
 def estimate_quality(
     settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
-) -> TestPredictions | None:
-    """Predictions of a quick cross-validation, or on a sample; of pieces, on their texts."""
+) -> tuple[TestPredictions | None, str]:
+    """Predictions of a quick cross-validation, or on a sample; of pieces, on their texts.
+
+    With the reason if memory or time do not suffice for a cross-validation.
+    """
     step = -(-len(training) // MOST) if training.piece_of else 1
     training = training.subset(range(0, len(training), step)) if step > 1 else training
-    predictions = _estimated(settings, model, training, with_folds)
+    predictions, reason = _estimated(settings, model, training, with_folds)
     if predictions is None or training.piece_of is None:
-        return predictions
+        return predictions, reason
     numbers, truth = np.array(training.piece_of)[predictions.indices], truth_of(training)
     order, (_, first, texts) = np.argsort(numbers, kind="stable"), np.unique(numbers, True, True)
     decision = mean_of_pieces(predictions.decision[order], texts[order])
     metrics = _metrics([truth[i] for i in predictions.indices.tolist()], predictions.predicted, model.rule)
     (name, value), n = next(iter(metrics.items())), len(numbers)
     total, rows = len(training.first_pieces) if predictions.total else 0, step * predictions.indices[first]
+    where = f"{len(first):,} texts, {predictions.where}; {name.replace('_', ' ')} on {n:,} of their pieces"
     return replace(
         predictions, indices=rows, decision=decision, total=total, part=not total,
-        predicted=model.rule.predictions(decision),
-        where=f"{len(first):,} texts, {predictions.where}; {name.replace('_', ' ')} on {n:,} of their pieces "
-        f"{value:.3f}",
-    )  # fmt: skip
+        predicted=model.rule.predictions(decision), where=f"{where} {value:.3f}",
+    ), reason  # fmt: skip
 
 
 def _estimated(
     settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
-) -> TestPredictions | None:
-    """Predictions of a quick cross-validation, or on a sample of the documents.
+) -> tuple[TestPredictions | None, str]:
+    """Predictions of a quick cross-validation, or on a sample of the documents, as `estimate_quality`.
 
     None if the accuracy is known already or cannot be estimated. A kernel chosen by cross-validation has an
     accuracy, and without folds only the sample is needed.
     """
     if isinstance(settings, CalibrationSettings | NoveltySettings):
-        return None
-    predictions = None
+        return None, ""
+    predictions, reason = None, ""
     if with_folds and model.record.held_out_accuracy is None:
-        predictions = _cross_validated(settings, model, training)
+        try:
+            predictions = _cross_validated(settings, model, training)
+        except TooMuchWork as error:
+            reason = str(error).partition(";")[0]
     if predictions is not None or not isinstance(settings, ClassifierSettings):
-        return predictions
+        return predictions, reason
     truth = truth_of(training)
     sample = drift.decide_sample(
         settings, model, lambda rows: training.subset(rows.tolist()).examples, truth, groups_of(training)
     )
     if sample is None:
-        return None
+        return None, reason
     trained, indices, decision, predicted = sample
     where = f"{len(indices):,} documents, of a model trained on {len(trained):,} of {len(training):,}"
     n, total = len({truth[i] for i in trained.tolist()}), len(set(truth))
     if n < total:
         where += f", with {n:,} of {total:,} classes"
-    return TestPredictions(indices, decision, predicted, where, part=2 * len(trained) < len(training))
+    part = 2 * len(trained) < len(training)
+    return TestPredictions(indices, decision, predicted, where, part), reason
 
 
 def verdict_of(model: TrainedModel, training: Corpus, predictions: TestPredictions | None) -> Verdict | None:
@@ -213,12 +219,14 @@ def _metrics(truth: list[Any], predicted: AnyArray, rule: Rule) -> dict[str, flo
 
 
 def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) -> TestPredictions | None:
-    """Predictions of a few folds; None if they take long, or the documents are too few for folds."""
+    """Predictions of a few folds; None if the documents are too few, TooMuchWork if they take long."""
     record, kernel, more = model.record, model.kernel, OF_PIECES if training.piece_of else 1
     assert kernel is not None
     # Quick folds have no offsets for macro-F1.
-    if len(training) > MOST or (isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy"):
+    if isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy":
         return None
+    if len(training) > MOST:
+        raise TooMuchWork(f"cross-validation of more than {MOST:,} documents takes long")
     settings = replace(settings, kernel=kernel.__sklearn_clone__())
     if isinstance(settings, ClassifierSettings) and record.C is not None:
         settings = replace(settings, C=record.C, loss=record.loss)
@@ -231,9 +239,9 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
             return None
         documents = model.support.all_documents(len(training))
         values = decide_folds(settings, examples, Task(target, weight, folds), SECONDS * more, documents)
+    except TooMuchWork:
+        raise
     except InputError:
-        return None
-    if values is None:
         return None
     predicted = fold_predictions(settings, values, folds, target)
     indices = np.concatenate([test for _, test in folds])

@@ -46,19 +46,9 @@ def build_gram(
 ) -> Gram:
     """The Gram of a fitted kernel and examples, in the tier that is planned.
 
-    Parameters
-    ----------
-    request : GramRequest
-    memory : int or str, optional
-        Bytes that rows may take where the solver runs; None is half of the free memory.
-    tier : {"auto", "device", "host", "disk", "recompute"}
-    store : path, optional
-        Folder that keeps the matrix on disk; without it nothing is written to a disk.
-    progress : callable, optional
-        Called while the matrix is computed, and again while it is read from a store.
-    movable : bool
-        Whether the matrix can be kept outside of the solver's memory: a matrix that is given, and values of
-        functions, cannot.
+    Rows may take `memory` bytes where the solver runs, half of the free memory by default. Nothing is written
+    to a disk without `store`, a folder. A matrix that is not `movable`, such as a given one and values of
+    functions, cannot be kept outside of the solver's memory.
     """
     device, kernel = request.device, request.kernel
     on_gpu, rows, stored = device.kind == "cuda", None, None

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 from textsvm.errors import InputError
+from textsvm.kernels.contract import COUNT, PRODUCT, VALUE
 
 SOLVERS = ("auto", "gram", "features")
 TIERS = ("auto", "device", "host", "disk", "recompute")
@@ -70,7 +71,7 @@ class Costs:
 #: By the kind of device: a core of a CPU, fitted to reports/plan.md (machine, row: other solvers than
 #: coordinate descent); an H200, fitted to reports/gpu/million.md.
 COSTS = {
-    "cpu": Costs(4.5e-8, 1.75e-8, memory=24, product=2.7e-11, dual=1.2e-7, machine=2e-8, row=2e-6),
+    "cpu": Costs(COUNT, VALUE, memory=24, product=PRODUCT, dual=1.2e-7, machine=2e-8, row=2e-6),
     "cuda": Costs(1e-9, 1.3e-9, memory=8, solve=3.5e-9, start=1.5),
 }
 VISIT = 1e-9  #: Coordinate descent: seconds per pass, occurrence and machine, for 3 million occurrences.
@@ -83,13 +84,13 @@ class Passes:
     C: float
     rough: bool  #: The tolerance of the default kernels
 
-    def seconds(self, machines: int, occurrences: int) -> float:
-        """Predicted seconds on `CORES` cores, with 2 ms before and after the passes."""
+    def seconds(self, machines: int, occurrences: int, cores: int) -> float:
+        """Predicted seconds, with 2 ms before and after the passes."""
         C = max(self.C, 0.5)
         passes = 14.5 * (0.78 * C**0.2 if self.rough else C**0.5)
         passes *= machines**0.25  # machines that are trained side by side share the caches
         visit = VISIT * (occurrences / 3e6) ** 0.1  # more weights are outside of the caches
-        return 2e-3 + passes * machines * occurrences * visit / min(CORES, max(1, machines))
+        return 2e-3 + passes * machines * occurrences * visit / min(cores, max(1, machines))
 
 
 @dataclass(frozen=True)
@@ -108,18 +109,25 @@ class FeatureCase:
 
     def seconds(self, n: int, device: str) -> tuple[float, float]:
         """Predicted seconds with a kernel matrix of n documents, and from features."""
-        threads, costs = CORES if device == "cpu" else 1, COSTS[device]
+        cores, costs = CORES if device == "cpu" else 1, COSTS[device]
         count = self.occurrences * costs.count
         matrix = count + n**2 * costs.pair + n * self.occurrences * self.density * costs.product
         if device == "cpu" and self.many_classes:
             matrix += self.machines * n * MANY_MATRIX_ROW
-            return matrix / threads, (count + self.machines * (MANY_START + n * MANY_ROW)) / threads
-        matrix += n**1.5 * self.machines**0.75 * costs.dual
+        else:
+            matrix += n**1.5 * self.machines**0.75 * costs.dual
+        return matrix / cores, count / cores + self.solving(n, device, cores)
+
+    def solving(self, n: int, device: str, cores: int) -> float:
+        """Predicted seconds of training from the features of n documents that have been counted."""
+        if device == "cpu" and self.many_classes:
+            return self.machines * (MANY_START + n * MANY_ROW) / cores
         if device == "cpu" and self.passes is not None:
-            return matrix / threads, count / threads + self.passes.seconds(self.machines, self.occurrences)
+            return self.passes.seconds(self.machines, self.occurrences, cores)
+        costs = COSTS[device]
         per_machine = self.slowdown * (self.occurrences * costs.machine + n * costs.row) + costs.start
         solve = self.occurrences * costs.solve + self.machines * per_machine
-        return matrix / threads, count / threads + solve / max(1, min(threads, self.machines))
+        return solve / max(1, min(cores, self.machines))
 
 
 @dataclass(frozen=True)

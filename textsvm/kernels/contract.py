@@ -34,6 +34,9 @@ BLOCK_BYTES = 32 << 20  #: Bytes of kernel values that prediction holds at a tim
 AHEAD = 8
 #: Values a second of a kernel without a cost model, such as a Python function: 5e5 a minute.
 UNKNOWN_RATE = 5e5 / 60
+#: Seconds of a core of a Gram from features: to count an occurrence of a feature, for a kernel value, and for
+#: a document and an occurrence (reports/plan.md).
+COUNT, VALUE, PRODUCT = 4.5e-8, 1.75e-8, 2.7e-11
 OWN = "own."  #: Prefix of the saved arrays of a kernel on a column.
 #: Normalised kernel value from which two texts are near-duplicates. 3,000 documents of R8 have 23 exact
 #: copies; kernels of texts report 29 to 101 pairs at 0.98, nearly all identical. At 0.95 a kernel that
@@ -319,6 +322,17 @@ class Cost:
     def demand(self, lengths: Ints) -> float:
         """Work of prediction with support vectors of these lengths, relative to the limit of saved models."""
         return 0.0
+
+
+class CountedCost(Cost):
+    """Cost of a kernel whose features are counted, and whose values are products of counts."""
+
+    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
+        features, n = self.kernel.features, len(column_lengths)
+        own, others = features.occurrences(row_lengths), features.occurrences(column_lengths)
+        counting = own + others.sum() / max(len(own), 1)
+        seconds: Floats = COUNT * counting + 2 * n * (VALUE + PRODUCT * features.density * own)
+        return seconds
 
 
 class TileableCost(Cost):

@@ -24,7 +24,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, TooMuchWork
 from textsvm.runtime.parallel import assigned
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def free() -> int:
 
 
 def require_free(needed: int, purpose: str, remedy: str) -> None:
-    """Raise InputError with `purpose` and `remedy` if more bytes are needed than a limit leaves."""
+    """Raise TooMuchWork with `purpose` and `remedy` if more bytes are needed than a limit leaves."""
     for _ in range(2):
         limit, left = min(_limits(), key=itemgetter(1))
         if needed <= left:
             return
         trim()
-    raise InputError(
+    raise TooMuchWork(
         f"{purpose} about {needed >> 20:,} MiB of main memory and {limit} leaves {left >> 20:,} MiB; take "
         f"fewer lengths of substrings (such as --kernel spectrum:1-3,log,idf), {remedy}shorten the texts "
         "(max_length, --max-length), give fewer, or raise that limit"

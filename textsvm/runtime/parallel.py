@@ -174,22 +174,13 @@ def run(
 ) -> None:  # fmt: skip
     """Call ``function(piece)`` for every piece on all cores.
 
-    A single piece without progress, and pieces inside another `run`, are computed on the calling thread.
+    A single piece without progress, and pieces inside another `run`, are computed on the calling thread. The
+    function releases the GIL most of the time and writes its result into an array of the caller. Pieces are
+    small enough that an interruption takes effect within about a second. Concurrent calls share the threads.
 
-    The function releases the GIL most of the time and writes its result into an array of the caller. Pieces
-    are small enough that an interruption takes effect within about a second. Concurrent calls
-    share the threads.
-
-    Parameters
-    ----------
-    function : callable
-    pieces : sequence
-        In the order of processing.
-    work : sequence of float, optional
-        Relative cost of each piece, for `progress`; 1 by default.
-    progress, watch : callable, optional
-        Called from the calling thread after each piece, `watch` also every 0.1 s; may raise to stop the work.
-        Not called inside another `run`.
+    `work` is the relative cost of each piece, for `progress`. `progress` and `watch` are called from the
+    calling thread after each piece, `watch` also every 0.1 s, and not inside another `run`; they may raise to
+    stop the work.
     """
     alone = len(pieces) == 1 and progress is None and watch is None
     if alone or _worker.busy:  # inside another `run`, which uses all cores

@@ -182,18 +182,9 @@ class Workers:
     ) -> Iterator[tuple[int, Any]]:  # fmt: skip
         """Call ``function(*shared, piece)`` for every piece, each in a thread of a worker.
 
-        Yields the number and result of each piece, in order of completion.
-
-        Parameters
-        ----------
-        function : callable
-            Importable by workers, without side effects, as it may be called again if a worker ends.
-        shared : sequence
-            Arguments of all calls, sent once to each worker.
-        pieces : sequence
-        work : sequence of float, optional
-            Relative cost of each piece, 1 by default; costly pieces start first.
-        progress : callable, optional
+        Yields the number and result of each piece, in order of completion. Workers can import the function;
+        it has no side effects, as it may be called again if a worker ends. `shared` is sent once to each
+        worker. `work` is the relative cost of each piece; costly pieces start first.
         """
         costs = [1.0] * len(pieces) if work is None else list(work)
         missing = sorted(range(len(pieces)), key=lambda k: -costs[k])

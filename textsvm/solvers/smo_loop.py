@@ -133,26 +133,14 @@ def _iterate(
 ):  # fmt: skip
     """Optimise up to `budget` pairs of the k active variables, until FIRST - LAST is at most `tol`.
 
-    Parameters
-    ----------
-    F, coef, low, high, up, down : float64 arrays, shape (k,)
-        `up` (`down`) is 0 where the coefficient can still grow (shrink), else -inf.
-    relaxation : float
-        Step in units of the best step for the pair alone.
-    buffer, slots, used
-        `values`, `slots` and `used` of `textsvm.gram.base.Window`.
-    tile : float32 array, shape (t, k)
-        Rows of active variables, only their active columns; with t = 0 rows are read from the buffer.
-    tile_slot, tile_owner : int64 arrays, shapes (k,) and (t,)
-    rows : int64 array, shape (k,)
-        Row, and so column, of the Gram of each active variable.
-    diag, gains : float32 arrays, shape (k,)
-    state, extrema : int64 array of 4 and float64 array of 3, see the constants above
+    `up` (`down`) is 0 where the coefficient can still grow (shrink), else -inf. `relaxation` is the step in
+    units of the best step for the pair alone. `buffer`, `slots` and `used` are those of
+    `textsvm.gram.base.Window`; `tile`, float32 of shape (t, k), has rows of active variables in their columns
+    alone, and with t = 0 rows are read from the buffer. `rows` has the row of the Gram of each variable, and
+    `state` and `extrema` are as in the constants above.
 
-    Returns
-    -------
-    reason : BUDGET, OPTIMAL, MISSING (rows AT_I and, if not -1, AT_J have to be loaded) or STALLED
-    done : number of pairs optimised
+    Returns BUDGET, OPTIMAL, MISSING (rows AT_I and, if not -1, AT_J have to be loaded) or STALLED, and the
+    number of pairs optimised.
     """
     store = tile if len(tile) else buffer
     for done in range(budget):

@@ -35,20 +35,10 @@ def solve(
     stopping: Stopping | None = None,
     progress: Progress | None = None,
 ) -> list[list[Machines]]:
-    """Solve many problems over the same rows, side by side.
+    """Solve many problems over the same rows, side by side; the machines of each path.
 
-    Parameters
-    ----------
-    rows : Gram or FeatureProducts
-    paths : sequence of sequences of problems
-        The problems of a path differ in C or epsilon alone (best with C ascending): each starts from the
-        solution of the previous problem.
-    stopping : Stopping, optional
-    progress : callable, optional
-
-    Returns
-    -------
-    list of lists of Machines, in the shape of `paths`
+    The problems of a path differ in C or epsilon alone (best with C ascending): each starts from the solution
+    of the previous problem.
     """
     stopping = stopping or Stopping()
     problems = [problem for path in paths for problem in path]

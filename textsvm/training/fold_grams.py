@@ -11,16 +11,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
 
 from textsvm.arrays import Floats, Floats32, Ints
+from textsvm.errors import TooMuchWork
 from textsvm.gram.base import DenseGram, FeatureProducts, Gram
 from textsvm.gram.plan import GRAM, Plan
 from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import COUNT
 from textsvm.model.settings import Fold, Settings
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, limit, of_stage
@@ -31,6 +34,7 @@ from textsvm.solvers.solve import solve
 from textsvm.training.grams import (
     MOST_BYTES,
     PreparedRows,
+    features_of,
     memory_limit,
     plan_training,
     prepare_gram,
@@ -46,6 +50,7 @@ from textsvm.training.targets import Target, with_classes
 VALUES_BYTES = 256 << 20  #: Most bytes of decision values that exist at a time.
 #: Seconds of a core for a machine, per squared number of examples: 0.1 s for 4,500 texts, unless C is small.
 SOLVING = 5e-9
+WEIGHING = 1.5e-8  #: Seconds of a core for the weight of a feature's occurrence that is counted
 MANY = 1000  #: Fewest examples for which a search by features is quicker than a Gram that has no other use
 
 
@@ -81,16 +86,21 @@ class FoldGrams:
         if kernel.structure.learns and settings.compute_options.store is not None:
             self.settings = without_store(settings)
         self._terms, self._plan = terms, plan if plan.way == "features" else None
+        self.from_features = self._plan is not None
         #: Whether there is a Gram for each training part, which workers can compute.
-        self.has_gram_per_part = self._plan is None and kernel.structure.learns
+        self.has_gram_per_part = not self.from_features and kernel.structure.learns
         self._near_duplicates: FoldGrams | None = None
         device = devices.select(settings.device)
         require_memory(kernel, examples, plan, device)
         if self._plan is not None:
             self._device = device
-            self._counted = kernel.features.count_terms(examples, self._device)
         elif terms is None and kernel.structure.learns:
             self._terms = terms_of(settings, [kernel], examples)
+
+    @cached_property
+    def _counted(self) -> Any:
+        """Features of all examples."""
+        return self.kernel.features.count_terms(self.examples, self._device)
 
     def whole(self, progress: StageProgress | None = None) -> PreparedRows:
         """The kernel fitted to all examples, and its Gram."""
@@ -198,8 +208,8 @@ def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> Te
 
 def decide_folds(
     settings: Settings, examples: object, task: Task, most_seconds: float = inf, documents: Any = None
-) -> list[Floats] | None:
-    """Decision values of the test part of each fold; None if more than `most_seconds` are predicted.
+) -> list[Floats]:
+    """Decision values of the test part of each fold; TooMuchWork if more than `most_seconds` are predicted.
 
     `examples` are validated, and `documents` encoded if they are given. Values come from the Gram of the
     fold, or its features: weights of all features take memory for each machine.
@@ -208,8 +218,9 @@ def decide_folds(
         encoded = settings.source.encode(examples) if documents is None else documents
         grams = grams_of(settings, with_classes(encoded, task.target), task)
         try:
-            if most_seconds < inf and predicted_seconds([settings], grams, task) > most_seconds:
-                return None
+            if most_seconds < inf and (seconds := predicted_seconds([settings], grams, task)) > most_seconds:
+                folds = f"{len(task.folds)}-fold cross-validation"
+                raise TooMuchWork(f"{folds} is predicted to take {seconds:.2g} s on a core")
             return train_and_test([settings], grams, task, {}).values[0]
         finally:
             grams.release()
@@ -271,10 +282,31 @@ def _by_settings(of_folds: Mapping[int, Sequence[Result]]) -> list[list[Result]]
 
 
 def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: Task) -> float:
-    """Predicted seconds on a single core for a Gram of every part and all machines."""
-    gram_seconds = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
-    solving = solving_seconds(all_settings, task.target, task.folds)
-    return gram_seconds * len(grams.sharing(task.folds)) + solving
+    """Predicted seconds on a single core for all machines, and a Gram or the features of every part.
+
+    Features are counted once, and so are the values of terms that do not learn.
+    """
+    examples, parts = grams.examples, len(grams.sharing(task.folds))
+    if grams.from_features:
+        return _seconds_from_features(all_settings, grams, task, parts)
+    seconds = solving_seconds(all_settings, task.target, task.folds)
+    for _, term in grams.kernel.structure.terms:
+        times = parts if term.structure.learns else 1
+        seconds += times * term.cost.seconds(examples, examples) / 2
+    return seconds
+
+
+def _seconds_from_features(
+    all_settings: Sequence[Settings], grams: FoldGrams, task: Task, parts: int
+) -> float:
+    """`predicted_seconds` from features."""
+    n, device = len(grams.examples), devices.select(grams.settings.device)
+    share, seconds = sum(len(train) for train, _ in task.folds) / n, 0.0
+    for settings in all_settings:
+        problem = problem_of(settings, task.target, np.arange(n), task.weight)
+        case = features_of(grams.kernel, grams.examples, problem, settings.solver_tol, device)
+        seconds += share * case.solving(n, device.kind, 1)
+    return seconds + (COUNT + parts * WEIGHING) * case.occurrences
 
 
 def _by_workers(

@@ -23,13 +23,8 @@ from textsvm.training.targets import as_classes, as_known
 class OnlineLearner:
     """Learns and unlearns texts; after each call it is at the optimum for the texts that are left.
 
-    Parameters
-    ----------
-    settings : OnlineSettings
-    model : TrainedModel, optional
-        Model of an OnlineSVC, whose texts are known already; it does not change.
-    warning : type
-        Category of the warning that the solver did not converge.
+    `model` is that of an OnlineSVC, whose texts are known already; it does not change. `warning` is the
+    category of the warning that the solver did not converge.
     """
 
     def __init__(

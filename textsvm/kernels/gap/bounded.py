@@ -59,7 +59,7 @@ from textsvm.arrays import AnyArray, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import Ability, is_whole
-from textsvm.kernels.contract import Cost, Features, FeatureTable, FeatureTerm
+from textsvm.kernels.contract import CountedCost, Features, FeatureTable, FeatureTerm
 from textsvm.kernels.gap import subsequences
 from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap, CudaCountedSubsequences, CudaSupport
 from textsvm.kernels.gap.kernel import SubsequenceKernel
@@ -75,21 +75,13 @@ from textsvm.runtime.parallel import Progress, report
 from textsvm.text.documents import Documents
 
 MOST_PATTERNS = 10_000  #: Patterns of occurrences; more take hours whatever the texts.
-RATE = 2.5e7  #: Occurrences a second that a core counts (25 to 60 ns each).
-COMPARED = 0.005  #: Time to compare an occurrence with a document, relative to counting it.
 MOST_SAVED = 50_000  #: Greatest number of symbols of all patterns of a saved model.
 MOST_SECONDS = 3.0  #: Greatest predicted seconds of a prediction by a saved model.
 SYMBOL_SECONDS = 1e-8  #: Seconds that a core takes for a symbol of a pattern and a symbol of the texts.
 
 
-class BoundedGapCost(Cost):
+class BoundedGapCost(CountedCost):
     """Cost of the gap-weighted kernel of bounded span."""
-
-    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
-        patterns = self.kernel.patterns
-        own, others = (patterns.occurrences(n).astype(float) for n in (row_lengths, column_lengths))
-        seconds: Floats = own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own
-        return seconds / RATE
 
     def demand(self, lengths: Ints) -> float:
         p, span = self.kernel.p, self.kernel._span

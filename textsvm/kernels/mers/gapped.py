@@ -38,7 +38,7 @@ from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import AttributionMethod, Attributor, Contributions
 from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_whole
-from textsvm.kernels.contract import Cost, Features, Predictor
+from textsvm.kernels.contract import CountedCost, Features, Predictor
 from textsvm.kernels.mers.gapped_cuda import CudaGapped
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
 from textsvm.kernels.mers.windows import PAIRED, Mask, Windows, check_strands, masks, symbols_of, windows_of
@@ -118,7 +118,6 @@ def _spread(begins, starts, ids, positions, indptr, features, per_occurrence, sl
                 shares[at if at < n else 2 * n - 1 - at] += per_occurrence[entry] / len(positions)
 
 
-RATE = 1e10  #: Symbols a second that are counted and compared, for each mask.
 WINDOW_BYTES = 44  #: Bytes per window while the Gram of a mask is added.
 NAMING_RATE = 5e5  #: Patterns a second that are named in an explanation.
 MOST_MASKS = 20_000  #: Choices of positions of a window; more take hours whatever the texts.
@@ -130,13 +129,8 @@ MASK_SECONDS = 5e-4  #: Seconds that a core takes for a mask.
 SYMBOL_SECONDS = 4e-9  #: Seconds that a core takes for a position of a mask and a symbol of the texts.
 
 
-class GappedCost(Cost):
+class GappedCost(CountedCost):
     """Cost of the kernel of gapped k-mers."""
-
-    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
-        kernel = self.kernel
-        symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
-        return len(kernel.masks) * symbols * (2 if kernel.canonical else 1) / RATE
 
     def demand(self, lengths: Ints) -> float:
         g, m = self.kernel.g, self.kernel.m
@@ -219,7 +213,7 @@ class GappedAttributor(Attributor):
 
     def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
         kernel = self.kernel
-        counted = GappedCost(kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+        counted = GappedCost(kernel).of_rows(lengths, support_lengths)
         return counted + len(kernel.masks) * lengths * (2 if kernel.canonical else 1) / NAMING_RATE
 
 

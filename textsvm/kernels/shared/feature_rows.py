@@ -124,16 +124,10 @@ class HostFeatureRows(FeatureKernelRows):
 class FeaturePredictor:
     """Prediction from a weight for each feature, on either device.
 
-    Parameters
-    ----------
-    device : Device
-    space : object with `kernel`, `products` and `project`
-        ``products(documents, columns, weights)`` returns the features of documents times `weights`, on the
-        host, and their `Normalisation`; ``project(documents, columns)`` returns the features themselves.
-    weights : float64 array on that device, or FactoredWeights, shape (number of features, n_machines)
-    featureless : (Normalisation, float64 or sparse array of shape (n_machines, n_sv)), optional
-        Support vectors and their coefficients, for documents without any feature: they have the kernel value
-        1 with equal support vectors. Without it the value of such a document is 0.
+    ``space.products(documents, columns, weights)`` returns the features of documents times `weights`, on the
+    host, and their `Normalisation`; ``space.project(documents, columns)`` returns the features themselves.
+    `alone` are support vectors without any feature and their coefficients: a document without any feature has
+    the kernel value 1 with equal ones. Without them the value of such a document is 0.
     """
 
     def __init__(

@@ -37,21 +37,9 @@ def require_float32(self_values: Floats, name: str) -> None:
 class Normalisation:
     """k(s, s) of documents, and the factors of their kernel values.
 
-    Parameters
-    ----------
-    documents : Documents, n of them
-    self_values : float64 array, shape (n,)
-        k(s, s), on the scale of the sums that are normalised.
-    normalised : bool
-        Whether the kernel is normalised.
-    columns : Normalisation, optional
-        Of the documents that these are compared with: equal texts get the same numbers.
-
-    Attributes
-    ----------
-    scale : float64 array, shape (n,)
-        1 / sqrt(k(s, s)), 0 for a document without any feature; 1 without normalisation.
-    groups : int32 array, shape (n,)
+    `values` are k(s, s) on the scale of the sums that are normalised, and `columns` the normalisation of the
+    documents that these are compared with: equal texts get the same number in `groups`. `scale` is
+    1 / sqrt(k(s, s)), 0 for a document without any feature, and 1 without normalisation.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ from textsvm.arrays import Array, Arrays, Bools, Floats, Floats32, Ints, Ints32,
 from textsvm.errors import DamagedModel, InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import Ability
-from textsvm.kernels.contract import Cost, Features, FeatureWeights, Sharing
+from textsvm.kernels.contract import CountedCost, Features, FeatureWeights, Sharing
 from textsvm.kernels.shared.counting import Vocabulary, count, count_each, pmer_names, weigh, windows_of
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows, FeaturePredictor, HostFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation, finished_gram, inverse_roots
@@ -83,7 +83,6 @@ from textsvm.runtime.memory import trim
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, MultiView
 
-RATE = 3e8  #: Symbols a second that are counted and compared, for each length.
 #: Mean count from which a Gram of weight "intersection" has no unary code, whose size is the sum of counts.
 REPEATED = 2
 INDEX = ("starts", "owners", "counts", "numbers", "squares")  #: Arrays of an index.
@@ -420,7 +419,7 @@ class SharedLengths(Sharing):
         return host_grams(kernels, documents, device, progress)
 
 
-class SpectrumCost(Cost):
+class SpectrumCost(CountedCost):
     """Cost of a spectrum kernel."""
 
     @property
@@ -429,11 +428,6 @@ class SpectrumCost(Cost):
         if kernel.odds or kernel.shared:
             return None  # the weight of a p-mer depends on all lengths
         return SharedLengths(kernel.lengths[0], kernel.weight, bool(kernel.idf))
-
-    def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
-        first, last = self.kernel.lengths
-        symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
-        return (last - first + 1) * symbols / RATE
 
 
 class SpectrumFeatureMap(Features):
