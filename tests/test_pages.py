@@ -23,8 +23,9 @@ def name_of(path: Path):
 # The questions and the dialects have near-copies.
 @pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_page(path, tmp_path):
-    static_folder(tmp_path / "minishlab" / "potion-base-8M")  # tests download nothing
+def test_page(path, tmp_path, monkeypatch):
+    (package := static_folder(tmp_path / "site" / "textsvm_encoder_en")).joinpath("__init__.py").touch()
+    monkeypatch.syspath_prepend(package.parent)
     pages.run(path.read_text(encoding="utf-8"), pages.samples(tmp_path), path.name)
 
 

@@ -358,14 +358,15 @@ class BatchEncoder(TextEncoder):
         with self._lock:  # the objects of the libraries are not made for several threads
             by_text, cut = self._cache.known(texts), 0
             missing = sorted(set(texts) - by_text.keys(), key=lambda text: (len(text), text))
-            total = len(by_text) + len(missing)
+            done, total = 0, sum(map(len, missing))  # short texts take less time
             for first in range(0, len(missing), AT_A_TIME):
                 batch = missing[first : first + AT_A_TIME]
                 vectors, n = self._computed(batch)
                 by_text.update(zip(batch, vectors, strict=True))
                 self._cache.add(batch, vectors)
                 cut += n
-                report(progress, len(by_text), total)
+                done += sum(map(len, batch))
+                report(progress, done, total)
         if cut:
             message = f"the encoder {self.name} reads only the beginning of {cut:,} long texts"
             warnings.warn(message, stacklevel=2)
@@ -409,13 +410,14 @@ class FolderEncoder(BatchEncoder):
         self._stamp: tuple[object, ...] = ()  #: When the digest was compared last
 
     def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
-        """Vectors of a batch; InputError if the files are not those of the digest any more."""
-        computed, folder = super()._computed(batch), Path(self.folder)
+        """Vectors of length 1; InputError if the files are not those of the digest any more."""
+        (vectors, cut), folder = super()._computed(batch), Path(self.folder)
+        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         if (stamp := _stamp(folder, self.reference)) != self._stamp:
             if folder_digest(folder) != self.digest:
                 raise InputError(f"the files of the encoder {self.name} have changed; start again")
             self._stamp = stamp
-        return computed
+        return (vectors / np.maximum(lengths, 1e-300)).astype(np.float32), cut
 
 
 class SentenceEncoder(FolderEncoder):
@@ -434,10 +436,6 @@ class SentenceEncoder(FolderEncoder):
 
 class OnnxEncoder(FolderEncoder):
     """A folder with model.onnx and tokenizer.json: mean of the last hidden states over the tokens."""
-
-    def __init__(self, folder: Path, name: str, reference: str) -> None:
-        super().__init__(folder, name, reference)
-        library_of("onnxruntime")
 
     @cached_property
     def _parts(self) -> tuple[Any, int, Any]:
@@ -611,10 +609,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Digest of the places and contents of files."""
+    """Digest of the places and contents of files, and of the form of vectors."""
     files = [(path.relative_to(folder).as_posix(), path) for path in _files(folder)]
-    counted = ((place, path) for place, path in files if not _IGNORED.search(place))
-    return _digest(*(f"{place}\0{_digest(path.read_bytes())}".encode() for place, path in counted))
+    lines = [f"{place}\0{_digest(path.read_bytes())}" for place, path in files if not _IGNORED.search(place)]
+    return _digest(b"length 1", *map(str.encode, lines))
 
 
 # Tokenizers: only components whose work is bounded, so that no tokenizer.json ends the process.
