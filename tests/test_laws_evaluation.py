@@ -101,7 +101,7 @@ def test_classes_have_the_statistics_of_scikit_learn_also_a_single_one(seed, n, 
     if k == 2:
         expected = metrics.precision_recall_fscore_support(truth == "b", predicted == "b", zero_division=0)
         assert [mine[name] for name in ("precision", "recall", "f1")] == pytest.approx(
-            [part[-1] if "b" in {*truth, *predicted} else 0 for part in expected[:3]]
+            [part[-1] if "b" in truth else np.nan for part in expected[:3]], nan_ok=True
         )
 
 
@@ -133,3 +133,15 @@ def test_precision_recall_and_f1_have_their_definitions():
     assert precision.tolist() == [[0.5, 0, 0]]
     assert recall.tolist() == [[0.75, 0, 0]]
     assert f1.tolist() == [[0.6, 0, 0]]
+
+
+def test_figures_of_the_positive_class_are_those_of_its_row():
+    """Also where no document, or no prediction, is of this class."""
+    rng = np.random.default_rng(0)
+    for share, guessed in [(0.5, 0.5), (0, 0.5), (0.5, 0), (0, 0), (1, 1), (1, 0), (0.1, 0.9)]:
+        truth, predicted = rng.random(30) < share, rng.random(30) < guessed
+        results = evaluate(truth, predicted, predicted - 0.5, [False, True], positive=True)
+        row = next(row for row in results.per_class if row["label"])
+        for name in ("precision", "recall", "f1"):
+            assert results.metrics[name] == pytest.approx(row[name], nan_ok=True)
+        assert results.metrics["f1"] == pytest.approx(results.metrics["f1[True]"], nan_ok=True)

@@ -71,7 +71,7 @@ def test_the_room_of_an_answer_is_estimated_by_its_labels(n_classes, calibrated,
         request = TextRequest(1, model, [*texts, ""], False, top, calibrated)
         request.rows = request.rows_of(model.predict(texts), slice(None))
         length = len(request.answer()[2])
-        assert length / 2 <= request.answer_bytes <= 12 * length
+        assert length <= request.answer_bytes <= 12 * length
         estimates[top] = request.answer_bytes
     assert estimates[1] < estimates[n_classes] == estimates[10**9]
 

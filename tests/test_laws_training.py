@@ -278,6 +278,25 @@ def test_thresholds_of_a_fold_do_not_depend_on_its_test_part():
         assert np.array_equal(fold_predictions(settings, others, folds, noise)[k], before[k])
 
 
+@pytest.mark.parametrize("kind", ["classes", "labels"])
+def test_texts_of_weight_0_choose_neither_thresholds_nor_offsets_of_other_folds(kind):
+    rng = np.random.default_rng(0)
+    folds, weight = repeated_folds(120, rng, 1), np.where(rng.random(120) < 0.2, 0.0, 1.0)
+    if kind == "labels":
+        settings, truth = MultilabelSettings(), rng.random((120, 3)) < [0.5, 0.3, 0.1]
+        decision = rng.normal(size=(120, 3)) + 1.5 * truth - 1
+        target = Target(truth, np.array(["a", "b", "c"]), "lists", weight=weight)
+    else:
+        settings, (decision, y) = ClassifierSettings(scoring="f1_macro"), drawn_values(120, 3, 0)
+        target = Target(y, np.arange(3), weight=weight)
+    values = [decision[test] for _, test in folds]
+    ignored = [np.where(weight[test, None] == 0, rng.normal(size=own.shape), own)
+               for own, (_, test) in zip(values, folds, strict=True)]  # fmt: skip
+    before, after = (fold_predictions(settings, part, folds, target) for part in (values, ignored))
+    for (_, test), first, second in zip(folds, before, after, strict=True):
+        assert np.array_equal(first[weight[test] > 0], second[weight[test] > 0])
+
+
 @pytest.mark.parametrize("kernel", ["auto", Spectrum(3)])
 def test_cross_validation_adds_the_offsets_of_the_other_folds_once(kernel):
     texts, y = imbalanced(seed=1)

@@ -8,7 +8,8 @@ None in JSON. Tests compare all of them with scikit-learn.
 Classes:
 
     accuracy, mcc      share of correct predictions; Matthews correlation
-    precision, recall, f1   of the positive class, with two classes; f1[label] of each class
+    precision, recall, f1   of the positive class, with two classes; f1[label] of each class; NaN without a
+                       document of the class
     macro_f1           mean F1 over the classes that occur in truth or prediction
     roc_auc            with more than two classes the mean over the classes that occur, each against the rest
     average_precision  sum over values v, from the largest, of (recall(v) - recall(above v)) precision(v),
@@ -91,23 +92,22 @@ def class_metrics(
     k = len(labels)
     support, n_predicted = _sums_by(weight, true, k), _sums_by(weight, predicted, k)
     hits = _sums_by(weight * (true == predicted), true, k)
-    precision, recall, f1 = precision_recall_f1(hits, support, n_predicted)
+    shares = precision_recall_f1(hits, support, n_predicted)
+    of_classes = np.where(support > 0, shares, np.nan)
     occurs, n = support + n_predicted > 0, support.sum(1)
     spread = np.sqrt((n**2 - (support**2).sum(1)) * (n**2 - (n_predicted**2).sum(1)))
     metrics = {
         "accuracy": hits.sum(1) / n,
-        "macro_f1": f1.sum(1) / occurs.sum(1),
+        "macro_f1": shares[2].sum(1) / occurs.sum(1),
         "mcc": _ratio(hits.sum(1) * n - (support * n_predicted).sum(1), spread),
         **_rankings(weight, true, decision, support),
     }
     if k == 2:
-        metrics |= {"precision": precision[:, 1], "recall": recall[:, 1], "f1": f1[:, 1]}
+        metrics |= dict(zip(("precision", "recall", "f1"), of_classes[:, :, 1], strict=True))
     elif (values := as_grades(np.asarray(labels))) is not None:
         span = grades or (int(values.min()), int(values.max()))
         metrics["qwk"] = _kappa(weight, values[true], values[predicted], span)
-    metrics |= dict(
-        zip([f"f1[{label}]" for label in labels], np.where(support > 0, f1, np.nan).T, strict=True)
-    )
+    metrics |= dict(zip([f"f1[{label}]" for label in labels], of_classes[2].T, strict=True))
     if probability is None:
         return metrics
     if k == 2:

@@ -159,6 +159,8 @@ def _thresholds(
     decision, tested = mean_values(values, folds, len(target.values))
     if without is not None:
         tested[without] = 0
+    if target.weight is not None:
+        tested[target.weight == 0] = 0
     return choose_thresholds(decision[tested > 0], target.values[tested > 0])
 
 

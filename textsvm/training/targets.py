@@ -33,6 +33,7 @@ class Target:
     digests: Words | None = None  #: Digests of the texts, see `textsvm.sources.copies`; None without texts.
     #: Groups of the user that folds keep together, numbered from 0; None without groups.
     groups: Ints | None = None
+    weight: Floats | None = None  #: Weights of the user; where they are 0, nothing is learnt from a value
 
     @property
     def copies(self) -> Ints | None:
@@ -43,7 +44,8 @@ class Target:
         """Targets of some of the examples, with the same classes."""
         digests = None if self.digests is None else self.digests[rows]
         groups = None if self.groups is None else self.groups[rows]
-        return replace(self, values=self.values[rows], digests=digests, groups=groups)
+        weight = None if self.weight is None else self.weight[rows]
+        return replace(self, values=self.values[rows], digests=digests, groups=groups, weight=weight)
 
     @property
     def multilabel(self) -> bool:

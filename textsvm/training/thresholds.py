@@ -56,10 +56,12 @@ def mean_values(values: Sequence[Floats], folds: Sequence[tuple[Ints, Ints]], n:
 def out_of_fold_values(
     values: Sequence[Floats], folds: Sequence[tuple[Ints, Ints]], target: Target
 ) -> Floats:
-    """Decision values of all documents; NaN without a test, the last value of several."""
+    """Decision values of all documents; NaN without a test or a weight, the last value of several."""
     decision = np.full((len(target.values), *values[0].shape[1:]), np.nan)
     for scores, (_, test) in zip(values, folds, strict=True):
         decision[test] = scores
+    if target.weight is not None:
+        decision[target.weight == 0] = np.nan
     return decision
 
 

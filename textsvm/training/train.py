@@ -245,11 +245,12 @@ def read_training_data(
         None if groups is None else as_groups(groups, n),
         text_digests(examples, settings.source),
     )
-    target = replace(as_target(settings, y, n), digests=digests, groups=numbers)
+    weight = as_weights(sample_weight, n)
+    target = replace(as_target(settings, y, n), digests=digests, groups=numbers, weight=weight)
     check_order(examples, target)
     if positive is not None:
         target = with_positive(target, positive)
-    return examples, target, as_weights(sample_weight, n)
+    return examples, target, weight
 
 
 def _on_columns(settings: AnySettings, X: object) -> AnySettings:
@@ -547,9 +548,6 @@ def learn_from_values(
     rule = rule_of(settings, target)
     if not values:
         return rule, machines
-    if weight is not None:  # texts of weight 0 do not count
-        values = [own[weight[test] > 0] for own, (_, test) in zip(values, folds, strict=True)]
-        folds = [(train, test[weight[test] > 0]) for train, test in folds]
     offsets = fit_offsets(settings, values, folds, target)
     if not isinstance(rule, ClassRule):
         return rule if offsets is None else rule.with_offsets(offsets), machines

@@ -114,7 +114,7 @@ class ServedModel:
         names = [] if rule.classes is None else list(map(str, rule.classes))
         self.n_classes = max(2, len(names))
         #: Estimated bytes of the answer: for each of the best labels (`entry_bytes`), and for a text
-        self.entry_bytes = 80 + max(map(len, map(json.dumps, names)), default=0)
+        self.entry_bytes = 90 + max(map(len, map(json.dumps, names)), default=0)
         self.row_bytes = (1 + self.calibrated) * (self.entry_bytes + 24 * self.n_classes)
         if self.n_classes > 2:
             self.row_bytes += (1 + self.calibrated) * len(json.dumps(names))
@@ -225,7 +225,8 @@ class TextRequest:
     def __post_init__(self) -> None:
         self.texts = [text for text in self.all_texts if text_of(text).strip()]  #: Empty texts have no label
         self.sizes = [symbols_of(text_of(text)) for text in self.texts]  #: Symbols of the texts
-        row_bytes = min(self.top or 0, self.model.n_classes) * self.model.entry_bytes or self.model.row_bytes
+        entries = 1 + min(self.top or 0, self.model.n_classes)  # the label, and the best labels
+        row_bytes = entries * self.model.entry_bytes if self.top else self.model.row_bytes
         self.answer_bytes = len(self.all_texts) * row_bytes  #: Estimate
 
     def rows_of(self, predictions: Predictions, part: slice) -> list[str]:
