@@ -7,6 +7,7 @@ Offsets of classes (scoring="f1_macro") and thresholds of labels are chosen from
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -140,28 +141,23 @@ def fit_offsets(
 ) -> Floats | None:
     """Offsets of classes or thresholds of labels, from decision values of test parts; None if not learnt."""
     if isinstance(settings, MultilabelSettings):
-        return _thresholds(settings, values, folds, target)
+        if not values or settings.thresholds == "zero":
+            return np.zeros(target.values.shape[1])
+        decision, tested = mean_values(values, folds, len(target.values))
+        rows = tested > 0 if target.weight is None else (tested > 0) & (target.weight > 0)
+        return choose_thresholds(decision[rows], target.values[rows])
     if isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy":
         return choose_offsets(out_of_fold_values(values, folds, target), target)
     return None
 
 
-def _thresholds(
-    settings: MultilabelSettings,
-    values: Sequence[Floats],
-    folds: Sequence[Fold],
-    target: Target,
-    without: Ints | None = None,
+def _offsets_for(
+    settings: Settings, values: Sequence[Floats], folds: Sequence[Fold], target: Target, test: Ints
 ) -> Floats:
-    """Thresholds from the values of test parts, without the documents `without`."""
-    if not values or settings.thresholds == "zero":
-        return np.zeros(target.values.shape[1])
-    decision, tested = mean_values(values, folds, len(target.values))
-    if without is not None:
-        tested[without] = 0
-    if target.weight is not None:
-        tested[target.weight == 0] = 0
-    return choose_thresholds(decision[tested > 0], target.values[tested > 0])
+    """Offsets or thresholds for a test part, from the other documents."""
+    weight = np.ones(len(target.values)) if target.weight is None else target.weight.copy()
+    weight[test] = 0
+    return np.asarray(fit_offsets(settings, values, folds, replace(target, weight=weight)))
 
 
 def fold_values(
@@ -170,12 +166,10 @@ def fold_values(
     """Decision values of each test part, with offsets of classes from the other folds."""
     if not isinstance(settings, ClassifierSettings) or settings.scoring == "accuracy" or len(folds) < 2:
         return list(values)
-    decision, shifted = out_of_fold_values(values, folds, target), []
-    for scores, (_, test) in zip(values, folds, strict=True):
-        others = decision.copy()
-        others[test] = np.nan
-        shifted.append(scores + added_bias(choose_offsets(others, target), scores.ndim))
-    return shifted
+    return [
+        scores + added_bias(_offsets_for(settings, values, folds, target, test), scores.ndim)
+        for scores, (_, test) in zip(values, folds, strict=True)
+    ]
 
 
 def fold_predictions(
@@ -185,9 +179,7 @@ def fold_predictions(
     if not isinstance(settings, MultilabelSettings):
         rule = rule_of(settings, target)
         return [rule.predictions(scores) for scores in fold_values(settings, values, folds, target)]
-    predictions: list[AnyArray] = []
-    for number, (_, test) in enumerate(folds):
-        others = [k for k in range(len(folds)) if k != number]
-        of_others = [values[k] for k in others], [folds[k] for k in others]
-        predictions.append(values[number] > _thresholds(settings, *of_others, target, test))
-    return predictions
+    return [
+        scores > _offsets_for(settings, values, folds, target, test)
+        for scores, (_, test) in zip(values, folds, strict=True)
+    ]
