@@ -92,7 +92,6 @@ def baselines_of(examples: Any) -> dict[str, Maker]:
 
 
 def _union(columns: Json) -> FeatureUnion:
-    """Union of the features of each column."""
     picks = {name: _OfDict(_column, kw_args={"name": name}) for name in columns}
     return FeatureUnion([(name, make_pipeline(picks[name], *_steps(own))) for name, own in columns.items()])
 

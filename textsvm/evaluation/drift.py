@@ -87,7 +87,6 @@ class SupportSymbols:
     def __init__(self, model: TrainedModel, rows: Ints | None = None) -> None:
         self.model, self.view = model, None
         self.of_characters = False  #: Whether the symbols are characters
-        self.usual_length = 0  #: Characters that 95 % of long support vectors have at least; 0 if not long
         support, kernel = model.support.documents, model.kernel
         if kernel is None or not isinstance(support, Documents | MultiView) or not len(support):
             return
@@ -103,8 +102,6 @@ class SupportSymbols:
         self.p = P if self.of_characters else 1
         self._occurs = np.zeros(len(documents.alphabet), bool)
         self._occurs[documents.codes] = True
-        length = int(np.quantile(documents.lengths, 0.05)) if self.of_characters else 0
-        self.usual_length = length if length >= LONG else 0
         self._documents = documents
         self._features: Words | None = None
 
@@ -149,7 +146,6 @@ class SupportSymbols:
 
 
 def _pmers(documents: Documents, p: int) -> Words:
-    """Hashes of all p-mers of documents."""
     codes, n = documents.codes.astype(np.uint64), max(len(documents.codes) - p + 1, 0)
     keys = np.zeros(n, np.uint64)
     for k in range(p):

@@ -369,7 +369,6 @@ def _mean(weight: Floats, values: AnyArray) -> Floats:
 
 
 def _ratio(part: AnyArray, whole: AnyArray) -> Floats:
-    """Quotient; 0 where the denominator is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0.0)
 
 

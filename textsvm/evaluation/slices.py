@@ -75,26 +75,24 @@ def make_slices(results: Results, column: str, values: Sequence[str], resamples:
         if len(np.unique([codes, results.codes(results.truth)], axis=1).T) == len(parts):
             names = names[:1]
         order = order[:MOST]
-    slices = [_slice(_part(results, parts[i]), str(distinct[i]), names, overall, resamples) for i in order]
+    if results.task in ("binary", "multiclass"):  # areas under curves would take most of the time
+        results = replace(results, decision=np.full(results.decision.shape, np.nan), probability=None)
+    slices = [_slice(results, parts[i], str(distinct[i]), names, overall, resamples) for i in order]
     slices.sort(key=lambda row: -row.intervals[metric][0] if metric in ERRORS else row.intervals[metric][1])
     return Slices(column, metric, overall, slices, len(parts))
 
 
-def _part(results: Results, rows: Ints) -> Results:
-    """Results of some documents, without areas under curves, which would take most of the time."""
-    decision = results.decision[rows]
-    if results.task in ("binary", "multiclass"):
-        decision = np.full(decision.shape, np.nan)
-    truth, predicted = results.truth[rows], results.predicted[rows]
-    return replace(
-        results, n=len(rows), truth=truth, predicted=predicted, decision=decision, probability=None
-    )
-
-
-def _slice(part: Results, value: str, names: tuple[str, ...], overall: float, resamples: int) -> Slice:
+def _slice(
+    results: Results, rows: Ints, value: str, names: tuple[str, ...], overall: float, resamples: int
+) -> Slice:
+    own = {name: vars(results)[name][rows] for name in ("truth", "predicted", "decision")}
+    part = replace(results, n=len(rows), **own)
     exact = part.weighted(np.ones((1, part.n)))
     metrics = {name: float(exact[name][0]) for name in names}
-    metrics |= {name: np.nan for name in _undefined(part) if name in names}
+    if part.task == "binary":
+        true, predicted = (bool((x == part.labels[1]).any()) for x in (part.truth, part.predicted))
+        undefined = {"precision": not predicted, "recall": not true, "f1": not (predicted or true)}
+        metrics |= {name: np.nan for name in names if undefined.get(name)}
     intervals = {} if part.task == "regression" else exact_intervals(part)
     if not intervals.keys() >= set(names):
         samples = [part.weighted(weight) for weight in draws(part.n, resamples, 0)]
@@ -112,12 +110,3 @@ def _slice(part: Results, value: str, names: tuple[str, ...], overall: float, re
     if names[0] != "accuracy":
         counts = [{}, {}]
     return Slice(value, part.n, metrics, {name: intervals[name] for name in names}, apart, *counts)
-
-
-def _undefined(part: Results) -> list[str]:
-    """Metrics that are not defined for these documents."""
-    if part.task != "binary":
-        return []
-    true, predicted = (bool((labels == part.labels[1]).any()) for labels in (part.truth, part.predicted))
-    undefined = {"precision": not predicted, "recall": not true, "f1": not (predicted or true)}
-    return [name for name, holds in undefined.items() if holds]

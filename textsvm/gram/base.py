@@ -240,5 +240,4 @@ class FeatureProducts:
         self.description = f"none, trained from {values:,} feature values of {self.n:,} texts ({reason})"
 
     def release(self) -> None:
-        """Free the memory of the features."""
         self.features = None

@@ -358,7 +358,8 @@ class _TilesOnCards:
                 while under_way:
                     self._end(under_way)
             finally:
-                maker.wait()
+                for stream in maker.streams:
+                    stream.synchronize()
 
     def _end(self, under_way: list[tuple[int, Any, Any]]) -> None:
         """Wait for the oldest tile, and free its memory."""
@@ -394,13 +395,7 @@ class _Card:
             _place(tile, of_a, of_b, self.making.shards, mirrored=a != b)
             return tile, placing.record()
 
-    def wait(self) -> None:
-        """Wait for all streams."""
-        for stream in self.streams:
-            stream.synchronize()
-
     def _rows(self, block: int) -> Any:
-        """Kernel rows of a block, prepared once."""
         if block not in self.rows:
             index = self.making.division.order[self.making.division.blocks[block]]
             self.rows[block] = self.making.kernel.rows(self.making.documents.take(index), self.device)

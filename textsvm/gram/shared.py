@@ -73,10 +73,6 @@ class _MatricesInMemory:
         parts = len(kernel.structure.terms)
         return self.description(f", summed from {parts} parts" if kernel.structure.depth else "")
 
-    def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Array:
-        """The whole matrix of a fitted kernel."""
-        return whole_gram(kernel.rows(documents, self.device), "", progress).matrix
-
 
 def _added(total: Array, values: Array, weight: float, reuse: bool) -> Array:
     """total + weight * values, in place; `values` become the total if that is None and `reuse` allows it."""
@@ -135,7 +131,6 @@ class _GridGrams(_MatricesInMemory):
         self.missing: dict[int, int] = {}
 
     def in_turn(self, progress: Progress | None) -> Iterator[Numbered]:
-        """All Grams in turn."""
         passes = [step for batch in self._batches() for step in self._passes_of(batch)]
         ends = np.cumsum([self._cost(step) for step in passes]).tolist()
         for step, begin, end in zip(passes, [0.0, *ends], ends, strict=False):
@@ -191,7 +186,7 @@ class _GridGrams(_MatricesInMemory):
             return
         ((part,), (kernel,)) = step.parts, kernels
         if part.sums:
-            yield part, DenseGram(self.matrix(kernel, read, progress))
+            yield part, DenseGram(whole_gram(kernel.rows(read, self.device), "", progress).matrix)
             return
         sharded = sharded_gram(kernel, read, self.device, self.allowed, progress)
         yield part, sharded or gram_of_rows(kernel.rows(read, self.device), self.allowed, progress)
@@ -270,7 +265,9 @@ class TermGrams(_MatricesInMemory):
                 leaf.__dict__.update(vars(fitted))
             return values, True
         term.fit(self._learnt_from(term, train))
-        values = self.matrix(term, term.structure.read(self.documents), progress)
+        rows = term.rows(term.structure.read(self.documents), self.device)
+        values = whole_gram(rows, "", progress).matrix
+        del rows
         again = self.wanted[term.structure.key] > 1 or not term.structure.learns
         keep = again and len(self._cache) < self.room
         if keep:

@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -90,19 +90,6 @@ class StoredGram:
     store: Store
     panels: Panels
     manifest: Mapping[str, Any]
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Lock the store for writing this Gram."""
-        return self.store.writing([self])
-
-    def begin(self) -> None:
-        """Write its manifests; inside `Store.lock`."""
-        self.store.note(self.manifest["texts"])
-        with os_errors(f"cannot write {self.panels.folder}"):
-            self.panels.folder.mkdir(exist_ok=True)
-        sync_folder(self.store.folder)
-        if not (self.panels.folder / _GRAM).exists():
-            _write_json(self.panels.folder / _GRAM, self.manifest)
 
 
 class Store:
@@ -205,7 +192,12 @@ class Store:
         self._require_room(several, "nothing was written")
         with self.lock():
             for gram in several:
-                gram.begin()
+                self.note(gram.manifest["texts"])
+                with os_errors(f"cannot write {gram.panels.folder}"):
+                    gram.panels.folder.mkdir(exist_ok=True)
+                sync_folder(self.folder)
+                if not (gram.panels.folder / _GRAM).exists():
+                    _write_json(gram.panels.folder / _GRAM, gram.manifest)
             try:
                 yield
             except InputError as error:

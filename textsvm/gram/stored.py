@@ -219,7 +219,7 @@ class StoredRows(PanelRows):
     def complete(self, progress: Progress | None = None) -> None:
         """Compute the missing panels."""
         if self.panels.missing():
-            with self._stored.writing():
+            with self._stored.store.writing([self._stored]):
                 # Another process may have written panels before this process got the lock.
                 for _ in self.steps(self.panels.missing(), progress):
                     pass
@@ -254,7 +254,7 @@ class StoredRows(PanelRows):
                     ) from damage
                 self._mended.add(number)
                 self.panels.forget(number)
-                with self._stored.writing():
+                with self._stored.store.writing([self._stored]):
                     for _ in self.steps([number], None):
                         pass
 
@@ -420,7 +420,6 @@ class _SharedPass:
         return self._columns[1]
 
     def rows(self, columns: SharedColumns, indices: Ints) -> list[Array]:
-        """Rows of each kernel."""
         if self._rows is None or self._rows[0] is not columns or self._rows[1] != indices.tobytes():
             self._rows = None
             self._rows = columns, indices.tobytes(), columns.rows(indices)

@@ -648,7 +648,6 @@ class Sum(Composite):
 
     @property
     def _shares(self) -> Floats:
-        """The weights, of sum 1."""
         weights = np.ones(len(self.kernels)) if self.weights is None else np.asarray(self.weights, float)
         return weights / weights.sum()
 

@@ -421,7 +421,6 @@ class Features:
         return self._side_by_side([fitted_rows(term, counted, train) for term in terms], device)
 
     def _side_by_side(self, parts: list[FeatureRows], device: Device) -> FeatureRows:
-        """The feature matrix of the kernel, given those of its terms."""
         weights = [weight for weight, _ in self.kernel.structure.terms]
         if device.kind == "cuda":
             from textsvm.linalg import rows_cuda

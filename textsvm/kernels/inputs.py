@@ -180,7 +180,6 @@ class InputTable:
         )
 
     def take(self, rows: Ints) -> InputTable:
-        """A table of these rows."""
         return InputTable({name: _rows_of(self._column(name), rows) for name in self.names})
 
     def texts(self, name: str) -> list[str]:
@@ -231,7 +230,6 @@ class InputTable:
 
 
 def _rows_of(column: Any, rows: Ints) -> Any:
-    """Some rows of a column."""
     if isinstance(column, np.ndarray) or is_sparse(column):
         return column[rows]
     cells = listed(column)

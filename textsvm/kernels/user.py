@@ -126,7 +126,6 @@ class UserRows(HostRows):
         return values
 
     def _move(self, values: Floats32) -> Array:
-        """Values on the device of the rows."""
         if self.device.kind == "cpu":
             return values
         with gpu.use(self.device):
@@ -138,7 +137,6 @@ class UserRows(HostRows):
         return [(first, min(first + size, m)) for first in range(0, m, size)]
 
     def _call(self, rows: list[str], columns: list[str]) -> Floats32:
-        """Values as float32, checked."""
         try:
             returned = self.kernel.function(list(rows), list(columns))
         except Exception as error:

@@ -55,11 +55,9 @@ class DenseRows:
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
         return int(self.values.shape[1])
 
     def take(self, indices: Ints) -> DenseRows:
-        """The rows at `indices`."""
         return DenseRows(self.values[indices])
 
     def take_for_products(self, indices: Ints) -> DenseRows:

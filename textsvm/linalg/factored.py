@@ -79,19 +79,12 @@ class FactoredWeights:
         features = scipy.sparse.csr_array(entries, shape=(len(x), x.n_features))
         return cls(features.T.tocsr(), scale, scipy.sparse.csr_array(coef).T.tocsr())
 
-    @classmethod
-    def from_sparse(cls, weights: Any) -> FactoredWeights:
-        """From W as a csr_array."""
-        m = weights.shape[1]
-        return cls(weights, np.ones(m), scipy.sparse.eye_array(m, format="csr"))
-
     @property
     def shape(self) -> tuple[int, int]:
         """(n_features, n_machines)."""
         return self.features_t.shape[0], self.coef_t.shape[1]
 
     def to_sparse(self) -> Any:
-        """W as a csr_array."""
         scaled = self.features_t.astype(np.float64) @ scipy.sparse.diags_array(self.scale)
         return (scaled @ self.coef_t).tocsr()
 

@@ -208,7 +208,6 @@ class CudaColumns:
         return narrow, wide
 
     def _largest(self, x: CudaSparse) -> int:
-        """Largest value in a narrow column."""
         if not len(x.features) or not len(self.place):
             return 0
         narrow = (x.features >= 0) & (self.place[x.features] >= 0)

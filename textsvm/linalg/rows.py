@@ -38,7 +38,6 @@ class FeatureRows:
     note: str = ""  #: How a GPU with little memory counted and keeps them, for people
 
     def take(self, indices: Ints) -> FeatureRows:
-        """The rows at `indices`."""
         return replace(self, x=self.x.take(indices), ridge=self.ridge[indices])
 
 
@@ -214,7 +213,6 @@ def _numbered(df: Ints) -> tuple[Ints, SignedInts]:
 
 @njit(nogil=True, cache=True)
 def _weigh(indptr, features, unweighted, first, last, weights, alone, normalised, values, ridge):
-    """Values and ridges of some rows."""
     for i in range(first, last):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):

@@ -90,7 +90,6 @@ class CudaRows:
         return sums
 
     def take(self, indices: Array) -> CudaRows:
-        """The rows at `indices`."""
         cp = gpu.cupy()
         indices = cp.asarray(indices)
         indptr = starts_of(cp.diff(self.indptr)[indices])
@@ -288,7 +287,6 @@ def _split(dense: Array) -> Array:
 
 
 def _added(pairs: Array) -> Array:
-    """Sums of pairs of columns."""
     return pairs[:, ::2] + pairs[:, 1::2]
 
 

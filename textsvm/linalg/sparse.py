@@ -106,7 +106,6 @@ class Sparse:
         return selection
 
     def take(self, indices: Ints) -> Sparse:
-        """The rows at `indices`."""
         begins, lengths = self.indptr[indices], np.diff(self.indptr)[indices]
         indptr, arrays = np.concatenate([[0], np.cumsum(lengths)]), (self.features, self.values)
         features, values = (empty(indptr[-1], array.dtype) for array in arrays)

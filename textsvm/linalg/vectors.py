@@ -35,7 +35,6 @@ class Vectors:
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
         return int(self.values.shape[1])
 
     @property
@@ -62,11 +61,9 @@ class Vectors:
             return float(squares - mean**2)
 
     def of(self, view: View) -> Vectors:
-        """Vectors of a view: themselves, as there is a single view."""
         return self
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Vectors:
-        """The vectors at `indices`, in that order."""
         xp = devices.array_module(devices.device_of(self.values))
         return Vectors(self.values[xp.asarray(indices)])
 

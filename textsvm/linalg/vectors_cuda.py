@@ -344,12 +344,10 @@ class DigitColumns:
 
 
 def _high(way: int) -> int:
-    """Rows per tile on the current GPU."""
     return tile_shape(way, gpu.shared_memory())[0]
 
 
 def _group(columns: Digits, m: int) -> int:
-    """Consecutive tiles of rows."""
     high = _high(columns.grid.way)
     return min(GROUP // high, -(-m // high))
 

@@ -246,7 +246,6 @@ def first_prediction(model: TrainedModel, path: Path) -> FirstPrediction | None:
 
 
 def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
-    """Header and arrays of a kernel machine."""
     assert isinstance(model.reader, Source)
     kernel, state = model.reader.state(support, len(model.predictor.intercept))
     arrays = {"intercept": model.predictor.intercept, **state}
@@ -286,7 +285,6 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
 
 
 def _online_form(model: TrainedModel) -> tuple[Json, Arrays]:
-    """Header and arrays of an online model."""
     from textsvm.model.online import OnlineExpansion
 
     assert isinstance(model.predictor, OnlineExpansion)
@@ -716,7 +714,6 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _header_of(path: Path, outer: Json) -> Json:
-    """The header, from the metadata of safetensors."""
     with suppress(KeyError, TypeError, ValueError, RecursionError, MemoryError):
         header: Json = unambiguous_json(outer["__metadata__"]["textsvm"])
         if isinstance(header, dict) and "format_version" in header:

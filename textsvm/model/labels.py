@@ -93,7 +93,6 @@ def read_labels(y: Any) -> tuple[AnyArray, AnyArray, str]:
 
 
 def _of_matrix(values: AnyArray) -> AnyArray:
-    """Check the values of an indicator matrix."""
     if values.dtype.kind not in "biuf":
         raise InputError(
             f"an indicator matrix holds 0 and 1, and this one is of type {values.dtype}; labels by name are "

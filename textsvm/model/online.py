@@ -67,12 +67,10 @@ class OnlineTexts:
     n_seen: int = 0
 
     def note(self, name: Hashable, digest: str, code: int) -> None:
-        """Note the digest and the class of a text."""
         self.copies.setdefault(digest, []).append(name)
         self.digests[name], self.codes[name] = digest, code
 
     def forget(self, name: Hashable) -> None:
-        """Forget the digest and the class of a text."""
         digest = self.digests.pop(name)
         del self.codes[name]
         self.copies[digest].remove(name)
@@ -88,7 +86,6 @@ class OnlineTexts:
                 machine.add(name, keys, unit(keys), code == k + first, alpha)
 
     def keys_of(self, name: Hashable) -> AnyArray:
-        """The p-mers of a text."""
         return next(machine for machine in self.machines if name in machine).features(name)
 
     def settle(self) -> list[OnlineMachine]:

@@ -146,7 +146,6 @@ def _class_mixes(rule: Rule) -> tuple[Floats, list[Any]]:
 
 
 def _heaviest(label: object, table: FeatureWeights, weights: Floats, n: int, count: Count) -> TopFeatures:
-    """The heaviest features of a table for a class."""
     substrings = table.kind.endswith("substrings")
     most = min(CANDIDATES * max(n, 30) if substrings else n, len(weights))
     heavy = np.flatnonzero(weights >= np.partition(weights, -most)[-most]) if most else np.arange(0)

@@ -121,11 +121,9 @@ class Chart:
         self.text(0, 13, y.label, "label")
 
     def px(self, value: float) -> float:
-        """Pixel column of a value."""
         return LEFT + _share(value, self.x, self.log_x) * (self.width - LEFT - RIGHT)
 
     def py(self, value: float) -> float:
-        """Pixel row of a value."""
         return self.height - BOTTOM - _share(value, self.y, self.log_y) * (self.height - BOTTOM - TOP)
 
     def _pixels(self, xs: ArrayLike, ys: ArrayLike) -> list[tuple[float, float]]:
@@ -160,7 +158,6 @@ class Chart:
         self.parts.append(f'<path class="dash" d="{path}"/>')
 
     def level(self, y: float) -> None:
-        """A dashed horizontal line."""
         self.parts.append(f'<path class="dash" d="M{LEFT} {self.py(y):.1f}H{self.width - RIGHT}"/>')
 
     def bars(self, edges: ArrayLike, heights: ArrayLike, style: str) -> None:
@@ -196,7 +193,6 @@ class Chart:
             self.parts.append(f"{path}<title>{safe(title)}</title></path>")
 
     def whiskers(self, xs: ArrayLike, lows: ArrayLike, highs: ArrayLike, style: str) -> None:
-        """Vertical intervals."""
         ends = zip(self._pixels(xs, lows), self._pixels(xs, highs), strict=True)
         path = "".join(f"M{x:.1f} {low:.1f}V{high:.1f}" for (x, low), (_, high) in ends)
         self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
@@ -209,7 +205,6 @@ class Chart:
         self.parts.append(path)
 
     def svg(self) -> str:
-        """The chart as an SVG element."""
         scale = f'data-x="{self.x[0]:.6g} {self.x[1]:.6g}" data-y="{self.y[0]:.6g} {self.y[1]:.6g}"'
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" {scale}>'

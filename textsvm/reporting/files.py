@@ -178,7 +178,6 @@ def as_markdown(report: Report) -> str:
 
 
 def _more(report: Report) -> list[str]:
-    """Optional sections."""
     parts = []
     if report.features:
         parts += ["## Features with the largest weights", plain(sections.features_note(report.features))]

@@ -76,7 +76,6 @@ def page(
 
 
 def json_element(name: str, data: object) -> str:
-    """Element with data for a script of the page."""
     content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{content}</script>'
 

@@ -121,7 +121,6 @@ def _beside(review: Review, doubt: Doubt) -> str:
 
 
 def comparison_page(title: str, lead: str, compared: Sequence[Compared]) -> str:
-    """Page of a comparison of classifiers."""
     return page(title, lead, [accuracy_chart(compared), comparison_table(compared)])
 
 
@@ -144,7 +143,6 @@ def accuracy_chart(compared: Sequence[Compared]) -> str:
 
 
 def comparison_table(compared: Sequence[Compared]) -> str:
-    """Table of all classifiers."""
     head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds")
     rows = [[safe(cell) for cell in (row.name, *comparison_cells(row))] for row in compared]
     parameters = "".join(f"<li>{safe(row.name)}: {safe(row.chosen)}</li>" for row in compared if row.chosen)

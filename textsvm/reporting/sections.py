@@ -172,7 +172,6 @@ def _coverage(models: SideBySide) -> str:
 
 
 def _errors(models: SideBySide) -> str:
-    """Cumulative distribution of the errors."""
     errors = [np.sort(np.abs(results.predicted - results.truth)) for results in models.results]
     most = max(float(np.percentile(model_errors, 99)) for model_errors in errors) or 1.0
     bounds = np.linspace(0, most, 120)
@@ -226,7 +225,6 @@ def features_section(features: Sequence[TopFeatures]) -> str:
 
 
 def features_note(features: Sequence[TopFeatures]) -> str:
-    """Meaning of the features."""
     kinds = {top.kind for top in features}
     merged = " Overlapping substrings are merged." if "substrings" in kinds else ""
     spaces = " ␣ is a space." if kinds != {"words"} else ""
@@ -238,7 +236,6 @@ def features_note(features: Sequence[TopFeatures]) -> str:
 
 
 def features_table(features: TopFeatures) -> tuple[list[str], list[list[str]]]:
-    """Features of a class and their weights."""
     rows = [[visible(cut(item.text, SHOWN_FEATURE)), f"{item.weight:.4g}"] for item in features.features]
     return [f"{features.kind} for {features.label}", "weight"], rows
 
@@ -277,7 +274,6 @@ def slices_table(slices: Slices, most: int = LISTED_SLICES) -> tuple[list[str], 
 
 
 def slices_note(slices: Slices, most: int = LISTED_SLICES) -> str:
-    """Meaning of the order."""
     omitted = slices.n_values - most
     more = f" {omitted:,} more values are left out." if omitted > 0 else ""
     return (
@@ -325,7 +321,6 @@ def learning_sentence(curve: LearningCurve) -> str:
 
 
 def learning_note(curve: LearningCurve) -> str:
-    """The fitted power law."""
     a, b, c = curve.power_law
     return (
         f"Power law {a:.4g} + {b:.4g} n^-{c:.3g} of n training texts, by least squares; its interval is over "
@@ -334,7 +329,6 @@ def learning_note(curve: LearningCurve) -> str:
 
 
 def learning_table(curve: LearningCurve) -> tuple[list[str], list[list[str]]]:
-    """Measured errors."""
     rows = [
         [f"{round(n):,}", _error_text(curve, error), "-" if np.isnan(sd) else _error_text(curve, sd)]
         for n, error, sd in zip(*(own.tolist() for own in (curve.n, curve.error, curve.sd)), strict=True)

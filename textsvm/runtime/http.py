@@ -251,7 +251,6 @@ class _Connection(asyncio.BufferedProtocol):
         self._begin()
 
     def _begin(self) -> None:
-        """Wait for the next request."""
         self._part = "none"  # part of the request: none, header, body or complete
         self._framing = self._length = 0  # bytes outside and of the body
         self._most_framing = self.limits.header
@@ -317,7 +316,6 @@ class _Connection(asyncio.BufferedProtocol):
         return self._framing + self._length
 
     def go_on(self) -> None:
-        """Queue the connection for the parser, if it is ready."""
         if not self.queued and self.is_ready():
             self.turns.add(self)
 

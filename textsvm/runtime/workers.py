@@ -276,7 +276,6 @@ class Workers:
 
 
 def _call(function: Callable[..., Any], *arguments: object) -> Any:
-    """Run a task on a worker."""
     with parallel.limit(1):
         return function(*arguments)
 

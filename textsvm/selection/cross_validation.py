@@ -293,8 +293,7 @@ class LearningCurve:
 
     def law(self, n: ArrayLike) -> Floats:
         """Fitted error with n training texts."""
-        a, b, c = self.power_law
-        return a + b * np.asarray(n, float) ** -c
+        return _at(self.power_law, np.asarray(n, float))
 
     def as_dict(self) -> Json:
         """JSON values."""

@@ -269,14 +269,21 @@ class TrialFile:
 
     def add(self, members: Sequence[int]) -> None:
         """Write the results of some settings."""
-        lines = [
-            {"setting": self.keys[k], "seconds": self.search.seconds[k], "folds": self.search.tried[k]}
-            for k in members
-            if self.keys[k] is not None
-        ]
-        text = "".join(checked_line(_plain(line)) for line in lines)
+        text = ""
+        for k in (k for k in members if self.keys[k] is not None):
+            # Python floats, NaN among them
+            folds = [{name: float(value) for name, value in fold.items()} for fold in self.search.tried[k]]
+            line = {"setting": self.keys[k], "seconds": self.search.seconds[k], "folds": folds}
+            text += checked_line(line)
         with os_errors(f"cannot write {self.path}"):
-            self._append(text) if self._has_begun() else self._begin(text)
+            if self._has_begun():
+                with self.path.open("rb+") as stream:
+                    stream.seek(-1, os.SEEK_END)
+                    cut_off = stream.read() != b"\n"  # by a kill, or a full disk
+                    stream.write(b"\n" * cut_off + text.encode())
+            else:
+                with replacing(self.path) as temporary:
+                    temporary.write_text(self._head + text, "utf-8", newline="\n")
 
     def _has_begun(self) -> bool:
         """Whether the file has results to add to; InputError if another search has created it meanwhile."""
@@ -288,21 +295,6 @@ class TrialFile:
             self._read()
         self._begun = True
         return begun
-
-    def _begin(self, text: str) -> None:
-        with replacing(self.path) as temporary:
-            temporary.write_text(self._head + text, "utf-8", newline="\n")
-
-    def _append(self, text: str) -> None:
-        with self.path.open("rb+") as stream:
-            stream.seek(-1, os.SEEK_END)
-            cut_off = stream.read() != b"\n"  # by a kill, or a full disk
-            stream.write(b"\n" * cut_off + text.encode())
-
-
-def _plain(line: Json) -> Json:
-    """Line with Python floats, NaN among them."""
-    return {**line, "folds": [{name: float(value) for name, value in fold.items()} for fold in line["folds"]]}
 
 
 def _key(settings: Settings) -> str | None:

@@ -82,7 +82,6 @@ def solve_chains(
 
 
 def _start(first: AnyDual, initial: Floats | None, diag: Floats32) -> Floats:
-    """The coefficients that the first problem of a chain starts from."""
     if not np.isfinite(diag[first.index]).all():
         raise InputError(NOT_FINITE)
     if isinstance(first, MulticlassDual):

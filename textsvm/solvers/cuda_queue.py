@@ -189,7 +189,6 @@ class Slots(ABC):
         return coef, F
 
     def launch(self, name: str, blocks: tuple[int, ...], threads: int, *others: Any, shared: int = 0) -> None:
-        """Launch a kernel on the arrays."""
         self.kernels[name](blocks, (threads,), (self.arrays, *others), shared_mem=shared)
 
     def load_rows(self) -> bool:
@@ -253,7 +252,6 @@ class Queue:
         self.starting: list[Start] = []
 
     def solve(self) -> list[list[solution.Solution]]:
-        """Solve all chains."""
         for slot in range(self.slots.count):
             self.fill(slot)
         ahead = False

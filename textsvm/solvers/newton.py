@@ -263,7 +263,6 @@ class _ProximalMethod:
         return point
 
     def responses(self) -> Array:
-        """K coef + q."""
         weights = self.combine(self.coef)
         return self.values(weights, self.xp.zeros(len(self.total))) + self.ridge * self.coef + self.q
 
@@ -396,7 +395,6 @@ class ProximalProblem:
         return Point(weights, bias, f, coef, phi + self.products.constant * total * bias)
 
     def proximal(self, f: Array) -> Array:
-        """p(f)."""
         return self.xp.clip(self.shrunk(f), self.low, self.high)
 
     def shrunk(self, f: Array) -> Array:

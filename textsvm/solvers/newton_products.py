@@ -204,7 +204,6 @@ class Preconditioner:
         return products[:-1], products[-1]
 
     def _inverse(self, x: DenseRows, system: NewtonSystem, c: int) -> Array:
-        """W of a column."""
         index, scale = sampled(system.curvature[:, c], SAMPLE * x.n_features)
         hessian = x.scatter(index, system.curvature[index, c] * scale, self.constant)
         diagonal = hessian.reshape(-1)[:: len(hessian) + 1]

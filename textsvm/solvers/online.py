@@ -237,7 +237,6 @@ class OnlineMachine:
 
     @property
     def _every(self) -> Ints:
-        """The places of all examples."""
         return np.fromiter(self._places.values(), np.int64, len(self._places))
 
     @property
@@ -246,7 +245,6 @@ class OnlineMachine:
         return np.sign(self._low + self._high)
 
     def _reserve(self, n: int) -> None:
-        """Make room for `n` examples."""
         if n <= len(self._coef):
             return
         for name in ("_coef", "_spread", "_F", "_low", "_high", "_age", "_diag"):
@@ -377,7 +375,6 @@ class KeptRows:
         self.reserve(state["room"])
 
     def __len__(self) -> int:
-        """Number of rows kept."""
         return int(np.count_nonzero(self._owner >= 0))
 
     def row(self, place: int) -> Floats32:
@@ -407,7 +404,6 @@ class KeptRows:
             self._owner[slot], self.used[slot], self.slots[place] = -1, 0, -1
 
     def clear(self) -> None:
-        """Drop all rows."""
         self._owner[:], self.used[:], self.slots[:] = -1, 0, -1
 
     def reserve(self, room: int) -> None:

@@ -60,11 +60,9 @@ class ListPool:
         self.end += len(values)
 
     def clear(self, i: int) -> None:
-        """Empty a list."""
         self.length[i] = self.room[i] = 0
 
     def append(self, lists: Ints32, value: int) -> None:
-        """Append a value to each of these lists."""
         self._make_room(wanted(lists, self.length, self.room))
         self.end, begun = append(lists, value, self.pool, self.start, self.length, self.room, self.end)
         self.begun += begun

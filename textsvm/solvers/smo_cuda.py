@@ -140,7 +140,6 @@ class DualSlots(cuda_queue.Slots):
         self.update(0, self.count)
 
     def gather(self) -> None:
-        """Copy the tiles of all slots."""
         self.launch("gather", (min(SET, max(1, GATHERERS // self.count)), self.count), 256)
 
     def blocks(self, size: int, problems: int) -> int:

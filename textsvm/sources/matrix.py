@@ -98,7 +98,6 @@ class GivenMatrix:
         return self
 
     def take(self, indices: Ints) -> GivenMatrix:
-        """The matrix of the examples at `indices`."""
         return GivenMatrix(self.values[indices][:, indices])
 
 

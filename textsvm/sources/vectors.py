@@ -108,7 +108,6 @@ def check_finite(values: Any, names: Any = None) -> None:
 
 
 def _place(values: Any, at: int) -> tuple[int, int]:
-    """Row and column of a stored value."""
     if not scipy.sparse.issparse(values):
         return divmod(at, values.shape[1])
     return int(np.searchsorted(values.indptr, at, side="right")) - 1, int(values.indices[at])

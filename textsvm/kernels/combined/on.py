@@ -366,7 +366,6 @@ class On(Kernel):
 
     @property
     def _standard(self) -> type[Standard]:
-        """How numbers are standardised."""
         return Ranks if vars(self).get("ranks") else Standard  # an encoder has no ranks
 
     @property

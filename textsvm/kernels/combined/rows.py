@@ -223,7 +223,6 @@ class _Added:
         self._features: list[dict[tuple[str, int], float]] = [{} for _ in self._symbols]
 
     def add(self, kernel: Any, own: Contributions) -> None:
-        """Add the contributions of a kernel."""
         is_leaf, view = kernel.structure.leaves == (kernel,), kernel.structure.view
         for d, share in enumerate(own.symbols):
             self._symbols[d] += self.documents.to_shown(d, view, share) if is_leaf else share

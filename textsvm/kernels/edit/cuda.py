@@ -211,7 +211,6 @@ class _Comparison:
             gpu.report(progress, done, total)
 
     def fill(self, picks: Ints, out: Array, progress: Progress | None) -> None:
-        """Write the rows of `out`."""
         for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
             pass
 
@@ -257,7 +256,6 @@ class _Launch:
         return padded
 
     def prepare(self, out: Array) -> None:
-        """Prepare to write the rows of `out`."""
         self._prepare(1, np.empty((0, 0)), out)
 
     def prepare_sums(self, coef: Floats) -> None:

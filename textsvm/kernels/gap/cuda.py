@@ -299,12 +299,10 @@ class GapTexts:
 
     @cached_property
     def device_words(self) -> Array:
-        """`words` on the device."""
         return gpu.cupy().asarray(self.words)
 
     @cached_property
     def device_places(self) -> Array:
-        """`places` on the device."""
         return gpu.cupy().asarray(self.places.astype(np.int32))
 
     @cached_property

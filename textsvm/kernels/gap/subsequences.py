@@ -195,7 +195,6 @@ def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> Ints:
 
 
 def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], places: AnyArray) -> Stage:
-    """Build a stage before the last."""
     key_sets: list[AnyArray] = [np.empty(0, np.int64)]
     run(
         lambda piece: key_sets.append(distinct_of(_keys_of(documents, patterns, piece, stages, places))),

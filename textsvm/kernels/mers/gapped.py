@@ -148,7 +148,6 @@ class CountedPatterns:
 
     @classmethod
     def of(cls, kernel: GappedKmers, documents: Documents) -> CountedPatterns:
-        """Count the features of all masks."""
         windows, parts = windows_of(documents, kernel.g, kernel.canonical), []
         for mask in kernel.masks:
             x = HostGapped.represent(kernel, windows, mask).x

@@ -107,7 +107,6 @@ class GappedRows(ComparedRows):
 
     @cached_property
     def normalisation(self) -> Normalisation:  # type: ignore[override]
-        """k(s, s) of the columns."""
         with devices.use(self.device):
             return self._normalisation(sum((columns.squares for columns in self.masks()), np.zeros(self.n)))
 

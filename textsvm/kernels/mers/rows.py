@@ -85,7 +85,6 @@ class MerRows(ComparedRows):
 
     @cached_property
     def normalisation(self) -> Normalisation:  # type: ignore[override]
-        """k(s, s) of the columns."""
         with devices.use(self.device):
             values = self.self_values(self.own, self.columns)
         return Normalisation(self.documents, values, self.kernel.normalised)

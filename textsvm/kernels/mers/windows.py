@@ -150,7 +150,6 @@ class MaskedWindows(StagedIds):
 
     @staticmethod
     def ranked(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
-        """As `stages.ranked`."""
         return ranked(keys, bound, max(TABLE, 8 * len(keys)))
 
     @staticmethod

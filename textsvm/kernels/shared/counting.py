@@ -189,7 +189,6 @@ def _find_keys(own, size_b, other_keys, width, left, right, ranks):
 
 
 def _arrays(vocabulary: Vocabulary) -> Any:
-    """Array module of the keys: NumPy or CuPy."""
     return array_module(device_of(next(iter(vocabulary.keys.values()), None)))
 
 

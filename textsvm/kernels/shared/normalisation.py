@@ -66,7 +66,6 @@ class Normalisation:
         return (np.ones(len(self.groups)) if self.normalised else self.self_values).astype(np.float32)
 
     def take(self, indices: Ints) -> Self:
-        """The normalisation of some of the documents."""
         selection = object.__new__(type(self))
         selection.__dict__ |= self.__dict__
         selection.self_values, selection.scale = self.self_values[indices], self.scale[indices]

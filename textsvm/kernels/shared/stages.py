@@ -52,7 +52,6 @@ class StagedIds:
 
     @property
     def size(self) -> int:
-        """Number of ids."""
         return len(self.stages[-1].keys)
 
     def strings(self) -> list[Array]:

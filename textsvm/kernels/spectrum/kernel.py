@@ -128,7 +128,8 @@ class SpectrumWeights:
         space: Any = FeatureSpace(self.kernel, vectors.vocabulary, vectors.starts, vectors.row)
         weights: Array = vectors.weights.astype(np.float64)
         if scipy_sparse(weights):
-            device, weights = devices.select("cpu"), FactoredWeights.from_sparse(weights)
+            device, one = devices.select("cpu"), scipy.sparse.eye_array(weights.shape[1], format="csr")
+            weights = FactoredWeights(weights, np.ones(weights.shape[1]), one)
         if device.kind == "cpu":
             return SpectrumPredictor(device, space, weights, featureless)
         with devices.use(device):
