@@ -114,6 +114,8 @@ def _own(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[ast
         yield node, statement
         annotations = (getattr(node, name, None) for name in ("annotation", "returns"))
         skipped = {id(part) for part in annotations if part is not None}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+            skipped.add(id(node.func))  # parameters of a type
         for child in ast.iter_child_nodes(node):
             if id(child) not in skipped:
                 todo.append((child, child if isinstance(child, ast.stmt) else statement))
@@ -143,7 +145,7 @@ def _changes(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef) ->
             yield "(" + f" {name} ".join(map(text, rest)) + ")", "dropped term"
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
         yield f"({text(node.operand)})", "operator"
-    elif isinstance(node, ast.Call):
+    elif isinstance(node, ast.Call) and not isinstance(node.func, ast.Subscript):  # of a type
         yield from _calls(node)
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float, bool):
         other = not node.value if isinstance(node.value, bool) else node.value + 1
@@ -203,7 +205,12 @@ def concerned(module: str, function: str) -> list[str]:
     named |= {path for path in direct if any(name in path.stem for name in names)}
     direct.sort(key=lambda path: (path not in named, path.stat().st_size))
     rest = sorted(tool.users(module) - {*direct, *laws}, key=lambda path: path.stat().st_size)
-    found = [path for path in [*direct, *laws, *rest] if not {"gpu", "browser"} & {*path.stem.split("_")}]
+    like = [path for path in rest if names[-1] in path.stem]
+    found = [
+        path
+        for path in dict.fromkeys([*direct, *like, *laws, *rest])
+        if not {"gpu", "browser"} & {*path.stem.split("_")}
+    ]
     return [str(path.relative_to(ROOT)) for path in found]
 
 
@@ -213,6 +220,7 @@ class Map:
     def __init__(self, folder: Path | None) -> None:
         self.seconds: dict[str, float] = {}
         self.failing: set[str] = set()
+        self.sound: set[str] = set()
         self.slow: set[str] = set()
         self._tests: dict[str, dict[int, list[str]]] = {}
         maps = covermap.load(folder) if folder else {}
@@ -233,22 +241,23 @@ class Map:
     def tests(self, mutant: Mutant) -> list[str]:
         """Tests that run a mutant's line, else its function, or lines that name this."""
         lines, tree = self._tests.get(str(mutant.path), {}), ast.parse((ROOT / mutant.path).read_bytes())
-        bodies = [
-            range(node.body[0].lineno, node.body[-1].end_lineno + 1)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == mutant.function
-        ]
-        body = next((lines for lines in bodies if mutant.line in lines), range(0))
+        names, body = {mutant.function}, range(0)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == mutant.function:
+                own = range(node.body[0].lineno, node.body[-1].end_lineno + 1)
+                body = own if mutant.line in own else body
+            elif isinstance(node, ast.ClassDef) and node.lineno <= mutant.line <= node.end_lineno:
+                names = {node.name} if mutant.function.startswith("__") else names
         for numbers in (mutant.lines, body):
             if found := {test for line in numbers for test in lines.get(line, ())}:
                 return self._sorted(found, mutant)
-        names, found = {mutant.function}, set[str]()
+        found = set[str]()
         for _ in range(4):
             found = {test for name in names for test in self._naming(name)}
             if found or not names:
                 break
-            names = {user for name in names for user in _users(name)}
-        return self._sorted(found, mutant)
+            names = {user for name in names for user in _users(name) if not user.startswith("__")}
+        return self._sorted(found or {test for own in lines.values() for test in own}, mutant)
 
     def _naming(self, name: str) -> Iterator[str]:
         """Tests that run lines of the package with a name, other than its definition."""
@@ -289,13 +298,20 @@ def _users(name: str) -> frozenset[str]:
     return frozenset(users)
 
 
+def _limit(seconds: int, cores: set[int]) -> None:
+    """Limit the processor seconds and the cores of this process."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
 class Copy:
     """A copy of the tree in which mutants are planted."""
 
     def __init__(self, folder: Path, options: argparse.Namespace, tests: Map, original: Path = ROOT) -> None:
         self.folder, self._options, self._map = folder, options, tests
-        #: Tests that fail, and pass, without a mutant
-        self.failing, self._sound = {*tests.failing}, set[str]()
+        #: Tests that fail, and pass, without a mutant; all copies have the same
+        self.failing, self._sound = tests.failing, tests.sound
         self._planted = 0
         if not folder.exists():
             ignored = [".git", ".hypothesis", "site", "dist", *(["__pycache__"] if original == ROOT else [])]
@@ -306,6 +322,10 @@ class Copy:
             if not copy.exists() or copy.read_bytes() != content + spare:
                 copy.write_bytes(content + spare)
         self._scratch = folder.with_name(f"{folder.name}-scratch")
+        # Threads of all cores would take the processor seconds of other jobs.
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+        first = int(folder.name)
+        self._cores = {cores[(first + k) % len(cores)] for k in range(2)}
 
     def prepare(self) -> None:
         """Trace quick tests here, which also compiles what they need, and shows those that fail."""
@@ -332,7 +352,7 @@ class Copy:
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (limit, limit)),
+            preexec_fn=partial(_limit, limit, self._cores),
         ) as process:
             try:
                 return process.communicate(timeout=seconds)[0] + f"\nexit {process.returncode}"
@@ -360,8 +380,11 @@ class Copy:
             return "passed", ""
         if re.search(r"^exit [1-4]$", out, re.MULTILINE):
             return "broken", ""
-        # A test that takes ten times its seconds does not end.
         test, _, start = _rows(progress)[-1].rpartition("\t") if _rows(progress) else ("", "", "0")
+        code = re.search(r"^exit -(\d+)$", out, re.MULTILINE)
+        if code and int(code[1]) not in (signal.SIGXCPU, signal.SIGKILL):
+            return "crashes", test
+        # A test that takes ten times its seconds does not end.
         limit = max(15, 10 * self._map.seconds.get(test, 0))
         return ("hangs", test) if test and time.time() - float(start) > limit else ("late", "")
 
@@ -550,7 +573,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--part", default="1/1", help="K/N: part K of N of the mutants")
     parser.add_argument(
-        "--output", type=Path, help="file of results; mutants that it has are not planted again"
+        "--output",
+        type=Path,
+        help="file of results, whose mutants are not planted again; late ones are with more --seconds",
     )
     parser.add_argument("--until", type=float, default=1e9, help="plant no mutant after so many seconds")
     parser.add_argument("--work", type=Path, help="folder of the copies, which a later run uses again")
@@ -571,6 +596,7 @@ def main() -> None:
         for row in options.output.read_text(encoding="utf-8").splitlines():
             verdict, place, number = row.split()[:3]
             results[int(number[1:])] = verdict, place
+    results = {i: x for i, x in results.items() if x[0] != "late" or options.seconds <= 40}
     todo = [(i, mutant) for i, mutant in enumerate(chosen) if i % n == k - 1 and i not in results]
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
