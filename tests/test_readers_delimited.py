@@ -174,6 +174,28 @@ def test_files_with_other_columns_are_read_together(tmp_path):
     assert len(read_corpus([first, second])) == 40
 
 
+@pytest.mark.parametrize("title", ["Mean Girls", "Count Dracula", "Total Recall", "Average"])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_title_that_begins_like_a_total_stays(tmp_path, title, last):
+    """Also where the text is short, in the middle and in the last row."""
+    rows = [f"Film {word},{word} was fine,{label}" for word in "abcdefg" for label in ("pos", "neg")]
+    rows.insert(len(rows) if last else 3, f"{title},loved it,pos")
+    (tmp_path / "t.csv").write_text("title,body,label\n" + "\n".join(rows))
+    assert len(read_corpus(tmp_path / "t.csv", text=["title", "body"])) == len(rows)
+    alone = [f"{row.split(',')[0]},{i}" for i, row in enumerate(rows)]
+    (tmp_path / "u.csv").write_text("text,label\n" + "\n".join(alone))
+    if not last and title != "Average":
+        assert len(read_corpus(tmp_path / "u.csv", target="label")) == len(rows)
+
+
+def test_a_row_without_text_whose_class_is_average_is_refused(tmp_path):
+    rows = [f"text {word},{label}" for word in "abcdefgh" for label in ("good", "average", "bad")]
+    for label in ("good", "average"):
+        (tmp_path / "t.csv").write_text("text,label\n" + "\n".join([*rows, f",{label}"]))
+        with pytest.raises(InputError, match=r"1 of the 25 rows of t\.csv has no text"):
+            read_corpus(tmp_path / "t.csv", require_text=True)
+
+
 def test_a_text_that_begins_with_the_name_of_a_total_stays(tmp_path):
     rows = "".join(f'{"ab"[i % 2]},"Frage {i}\nzu Rechnung"\n' for i in range(20))
     (tmp_path / "t.csv").write_text(f'label,text\n{rows}a,"Summe\n12 Euro"\n')

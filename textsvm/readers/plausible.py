@@ -38,9 +38,12 @@ _HEADER_LINES = 3  #: First rows that may be further lines of a header
 _HEADER_WORDS = {name for names in USUAL.values() for name in names}.union(
     ["string", "str", "object", "varchar", "nominal", "discrete", "continuous", "categorical", "meta", "type"]
 )
+#: Names of rows of totals; English ones begin titles, too: "Total Recall", "Mean Girls".
 _TOTAL = re.compile(
-    r"(?:(?:grand |zwischen|gesamt|sub-?)?(?:total|summe|sum)|gesamt|insgesamt|anzahl|count|average|mean|"
-    r"mittelwert|durchschnitt|suma|totale?s?|итого|合計|总计):?( [^\s\d]+)?(?: \S+)?\s*:?",
+    r"(?:(?:(?:grand |sub-?)?total|sum|count|average|mean|totale?s?):?"
+    r"(?: (?:amount|sum|number|count|eur|usd|[\d€$]\S*))?|"
+    r"(?:(?:zwischen|gesamt)?summe|gesamt|insgesamt|anzahl|mittelwert|durchschnitt|suma|итого|合計|总计):?"
+    r"( [^\s\d]+)?(?: \S+)?)\s*:?",
     re.IGNORECASE,
 )
 #: Error of a spreadsheet, such as #N/A, #DIV/0! and #BEZUG!.
@@ -147,7 +150,8 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
         out[last] = TOTALS
     for i, text in enumerate(texts if len(_columns(corpus, "text")) > 1 else ()):
         first, _, rest = text.partition("\n")
-        if is_total(first) and len(rest.split()) < _WORDS:
+        short = is_total(first) and len(rest.split()) < _WORDS
+        if short and (counts[labels[i]] == 1 or re.search(r"\d", rest)):
             out[i] = TOTALS
     for i, kind in out.items():
         row = f"({_shown(labels[i])}: {_shown(texts[i])}), document {corpus.ids[i]} of {corpus.source}"

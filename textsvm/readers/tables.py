@@ -315,8 +315,9 @@ class _DocumentRows:
     def _of_invalid(self, row: Row | InvalidRow, problem: str, line: int, identifier: str) -> Document | None:
         """A document with the problem if the options keep invalid rows, else None."""
         cells = row.row if isinstance(row, InvalidRow) else row
-        if isinstance(row, Mapping) and any(is_total(x) for x in row.values() if isinstance(x, str)):
-            problem = TOTALS
+        if isinstance(row, Mapping):
+            beside = (_string(x) or "" for key, x in row.items() if key not in self._roles["label"])
+            problem = TOTALS if any(map(is_total, beside)) else problem
         if not self._options.reports_invalid:
             ragged = isinstance(row, InvalidRow) and row.ragged
             named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
