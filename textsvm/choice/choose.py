@@ -32,7 +32,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage, one_blas_thread, run
 from textsvm.solvers.columns import solve_columns
 from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
-from textsvm.sources.copies import in_lone_groups, joined, merge_groups, n_copies
+from textsvm.sources.copies import in_lone_groups, merge_groups, n_copies
 from textsvm.text.documents import Documents, MultiView, View
 
 ENTRIES = 5.0  #: Entries of the rows per symbol
@@ -106,7 +106,7 @@ def choose(
     sample = documents.take(rows).with_classes(target[rows])
     of_user, copies = (None if numbers is None else numbers[rows] for numbers in groups)
     near = near_copies(sample.of(View(column=default.column)), seconds, of_user)
-    fold = _folds(target[rows], joined(near, copies), of_user is not None)
+    fold = _folds(target[rows], merge_groups(near, copies), of_user is not None)
     # Each fold tests some examples, and leaves two classes to learn from.
     tests = ((fold == k).any() and len(np.unique(target[rows][fold != k])) > 1 for k in range(FOLDS))
     honest = (copies is None and of_user is None) or all(tests)
@@ -321,8 +321,8 @@ def near_copies(documents: Documents | MultiView, seconds: float, groups: Ints |
         return groups
     kernel.fit(read)
     alike = scipy.sparse.csr_array(kernel.rows(read, devices.select("cpu")).gram() >= COPY_SIMILARITY)
-    near = np.asarray(scipy.sparse.csgraph.connected_components(alike, directed=False)[1], np.int64)
-    near = near if groups is None else merge_groups(groups, near)
+    near = scipy.sparse.csgraph.connected_components(alike, directed=False)[1].astype(np.int64)
+    near = np.asarray(merge_groups(groups, near))
     return near if np.bincount(near).max() * 2 * FOLDS <= len(near) else groups
 
 

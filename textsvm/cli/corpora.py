@@ -31,7 +31,7 @@ from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts, names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
-from textsvm.sources.copies import BUT_FOR, in_lone_groups, joined, n_copies, n_separated, text_digests
+from textsvm.sources.copies import BUT_FOR, in_lone_groups, merge_groups, n_copies, n_separated, text_digests
 from textsvm.text.encoders import advice
 from textsvm.text.pieces import Pieces, without_shared
 from textsvm.training import leakage
@@ -443,7 +443,7 @@ def _held_out(console: Console, corpus: Corpus, share: float, seed: int) -> Bool
     say_grouping(console, corpus)
     copies, of_user = copies_of(corpus), groups_of(corpus)
     try:
-        held = _drawn(console, corpus, joined(of_user, copies), share, seed)
+        held = _drawn(console, corpus, merge_groups(of_user, copies), share, seed)
     except InputError:
         if copies is None:
             raise

@@ -27,7 +27,7 @@ from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Nove
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Answers, Corpus
 from textsvm.runtime.compiled import scipy
-from textsvm.sources.copies import copy_groups, joined, n_copies, n_separated, text_digests
+from textsvm.sources.copies import copy_groups, merge_groups, n_copies, n_separated, text_digests
 from textsvm.text.pieces import mean_of_pieces
 from textsvm.training.fold_grams import Task, decide_folds
 from textsvm.training.folds import Splitting, as_groups
@@ -166,7 +166,7 @@ def verdict_of(model: TrainedModel, training: Corpus, predictions: TestPredictio
         copies = copies_of(training)
         best = f", best of {n_trials} kernels and values of C" if n_trials > 1 else ""
         best += ", of pieces" * (training.piece_of is not None)
-        judged = of_several_texts(truth, joined(groups_of(training), copies))
+        judged = of_several_texts(truth, merge_groups(groups_of(training), copies))
         verdict = verdict_on(
             {"accuracy": accuracy}, truth, judged, f"cross-validation{best}{_kept_together(n_copies(copies))}"
         )
@@ -193,7 +193,7 @@ def groups_of(corpus: Corpus) -> Ints | None:
 def share_distinct(corpus: Corpus) -> float:
     """Share of the documents that are no copies; with groups, of groups among the documents."""
     corpus = corpus.first_pieces
-    return 1 - n_copies(joined(groups_of(corpus), copies_of(corpus))) / len(corpus)
+    return 1 - n_copies(merge_groups(groups_of(corpus), copies_of(corpus))) / len(corpus)
 
 
 def of_several_texts(truth: Sequence[object], copies: Ints | None) -> list[Any]:

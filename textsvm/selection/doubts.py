@@ -38,7 +38,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.runtime.parameters import with_short_repr
-from textsvm.sources.copies import joined
+from textsvm.sources.copies import merge_groups
 from textsvm.training.fold_grams import fold_scores, solve_folds
 from textsvm.training.folds import make_folds, n_together
 from textsvm.training.targets import Target
@@ -225,7 +225,7 @@ def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float
     if decision.ndim == 1:
         decision = np.stack([-decision, decision], axis=1) / 2
     # A copy of a text says nothing new about its label.
-    together = joined(target.groups, target.copies)
+    together = merge_groups(target.groups, target.copies)
     voters = near if together is None else near.without(together)
     votes = [voters.votes(codes, len(classes), *count_and_power) for count_and_power in VOTES]
     features = np.stack([decision, *votes], axis=2)

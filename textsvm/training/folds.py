@@ -30,7 +30,7 @@ from textsvm.kernels.base import is_whole
 from textsvm.model.settings import Fold
 from textsvm.runtime.compiled import use_numba
 from textsvm.runtime.parallel import Progress
-from textsvm.sources.copies import BUT_FOR, in_lone_groups, joined, n_copies, n_separated
+from textsvm.sources.copies import BUT_FOR, in_lone_groups, merge_groups, n_copies, n_separated
 from textsvm.training import leakage
 from textsvm.training.grams import PreparedRows
 from textsvm.training.targets import SEEDS, Target, check_seed
@@ -103,7 +103,7 @@ def make_folds(
     are copies if that is possible.
     """
     n, copies = len(target.values), target.copies
-    numbers = joined(target.groups, None if groups is None else as_groups(groups, n))
+    numbers = merge_groups(target.groups, None if groups is None else as_groups(groups, n))
     if not is_whole(repeats) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
     if is_whole(cv):
@@ -211,7 +211,7 @@ class NumberedFolds:
         if k < 2:
             raise InputError(f"cv={k} folds are too few; there must be at least 2")
         self.requested, self.target, self.grouped = k, target, groups is not None
-        groups = joined(groups, copies)
+        groups = merge_groups(groups, copies)
         self.unit = "document" if copies is None else "text"  #: What a message counts
         if self.grouped:
             self.unit = "group"
