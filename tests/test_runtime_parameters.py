@@ -5,10 +5,14 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.metrics import confusion_matrix
 
 from textsvm import (
     SVC,
+    SVR,
     Corpus,
+    MultilabelSVC,
+    ProgressBars,
     Spectrum,
     cross_validate,
     doubts,
@@ -85,10 +89,13 @@ def test_results_show_themselves_in_a_notebook():
     for name, page in shown.items():
         assert not re.search(r"<(?!/?(b|p|table|tr|td|span)\b)", page), name
         assert page.count("<td>") > 1
-        assert page.count("<b>") == 1
+        assert page.count("<b>") == 1 + (name == "CrossValidation")
         assert len(page) < 5000
     assert "<td>ham</td><td>12</td>" in shown["Corpus"]
     assert f"<td>{validated.mean['accuracy']:.4g}</td>" in shown["CrossValidation"]
+    spam, ham = validated.confusion.values()
+    assert confusion_matrix(labels, validated.predictions).tolist() == [[*spam.values()], [*ham.values()]]
+    assert f"<td>ham</td><td>{ham[labels[0]]}</td><td>{ham['ham']}</td>" in shown["CrossValidation"]
     first = re.search("sd</td><td>parameters</td></tr><tr><td>(.*?)</td>", shown["Tuning"])[1]
     assert first == f"{tuned.best_score:.4g}"
     assert "&lt;script&gt;" in shown["TrainedModel"]
@@ -96,3 +103,49 @@ def test_results_show_themselves_in_a_notebook():
     assert html.unescape(text) == explain(model, texts[:1])[0].text
     assert re.search(r"rgba\(\d+,\d+,\d+,0\.5\)", shown["Explanation"])  # the largest contribution
     assert "&lt;u&gt;a" in shown["SideBySide"]
+
+
+def test_no_confusion_of_numbers_sets_of_labels_and_many_classes():
+    texts = [f"{word} {n}" for word in ("a cat", "the dog") for n in range(24)]
+    many = [f"{k % 12}" for k in range(48)]
+    for model, y in (
+        (SVR(Spectrum(2)), [*range(48)]),
+        (MultilabelSVC(Spectrum(2)), [("a", "b"), ("a",), ("b",), ("c",)] * 12),
+        (SVC(Spectrum(2)), many),
+    ):
+        result = cross_validate(model, texts, y, cv=2)
+        assert result.confusion == {}
+        assert result._repr_html_().count("<table>") == 1
+
+
+def test_progress_on_a_terminal(capsys):
+    progress = ProgressBars()
+    for work in [
+        ("read", 0, 4),
+        ("read", 1, 4),
+        ("read", 4, 4),
+        ("read", 4, 4),
+        ("solve", 1, 2),
+        ("predict", 0, 0),
+    ]:
+        progress(*work)
+    shown = "\rread           0%\rread         100%\n\rsolve         50%\npredict        0%"
+    assert capsys.readouterr().err == shown
+    ProgressBars()(1, 1)
+    assert capsys.readouterr().err == f"\r{'':12} 100%\n"
+
+
+def test_progress_in_a_notebook():
+    """A bar that grows, in the output of the cell; nbconvert and the sites of notebooks show it too."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    source = "from textsvm import SVC, ProgressBars\n"
+    source += "_ = SVC().fit(['cash', 'lunch'] * 9, ['<b>spam', 'ham'] * 9, progress=ProgressBars())"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    pages = [
+        output["data"]["text/html"]
+        for output in notebook.cells[0].outputs
+        if output.output_type == "display_data"
+    ]
+    assert pages == ["<progress value=1.000></progress> solve"]

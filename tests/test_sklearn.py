@@ -457,6 +457,24 @@ def test_estimators_without_probabilities_name_an_alternative():
     assert model.fit(SHORT, several).predict_proba(["ab", "b", "a"]).shape == (3, 2)
 
 
+@pytest.mark.parametrize("scoring", ["roc_auc_ovr", "roc_auc_ovo", "neg_log_loss", "neg_brier_score"])
+def test_scorers_of_probabilities(task, scoring):
+    """scikit-learn says that SVC has none; the others have a score."""
+    texts, y = task
+    for model in (textsvm.CalibratedSVC(SVC(Spectrum(2)), cv=2), textsvm.OnlineSVC(p=2)):
+        assert np.isfinite(cross_val_score(model, texts, y, scoring=scoring, cv=2)).all()
+    with pytest.warns(UserWarning, match="has none of the following attributes: predict_proba"):
+        cross_val_score(SVC(Spectrum(2)), texts, y, scoring=scoring, cv=2)
+    with pytest.raises(AttributeError, match="predict_proba"):
+        cross_val_score(SVC(Spectrum(2)), texts, y, scoring=scoring, cv=2, error_score="raise")
+
+
+def test_scorers_of_two_classes_take_decision_values(task):
+    texts, y = task
+    for scoring in ("roc_auc", "average_precision"):
+        assert cross_val_score(SVC(Spectrum(2)), texts, y == "tree", scoring=scoring, cv=2).min() > 0.9
+
+
 def faces():
     """Every estimator that the package names."""
     named = (getattr(textsvm, name) for name in textsvm.__all__)

@@ -5,16 +5,19 @@ import pickle
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from textsvm import Spectrum, SpectrumFeatures
@@ -189,6 +192,26 @@ def test_it_is_a_transformer():
     pipeline = make_pipeline(clone(model), LinearSVC())
     search = GridSearchCV(pipeline, {"spectrumfeatures__p": [1, (1, 2)]}, cv=2).fit(TEXTS, y)
     assert search.predict(NEW).shape == (len(NEW),)
+
+
+def test_pandas_output_is_sparse():
+    """The rows have the index of the texts, so that tools of tables put them beside other columns."""
+    table = pd.DataFrame({"text": ["banana", "bandana"], "x": [1.0, 2.0]}, index=[7, 3])
+    features = SpectrumFeatures(p=2).set_output(transform="pandas")
+    expected = SpectrumFeatures(p=2).fit(table.text)
+    for shown in (features.fit_transform(table.text), features.transform(table[["text"]])):
+        assert (shown.sparse.to_coo() != expected.transform(table.text)).nnz == 0
+        assert [*shown.columns] == [*expected.get_feature_names_out()]
+        assert [*shown.index] == [7, 3]
+    assert (features.fit_transform([*table.text]).index == [0, 1]).all()
+    columns = make_column_transformer((SpectrumFeatures(p=2), "text"), (StandardScaler(), ["x"]))
+    beside = columns.set_output(transform="pandas").fit_transform(table)
+    assert [*beside.index] == [7, 3]
+    assert beside["spectrumfeatures__an"].tolist() == features.transform(table.text)["an"].tolist()
+    with config_context(transform_output="pandas"):
+        assert isinstance(SpectrumFeatures(p=2).fit_transform(table.text), pd.DataFrame)
+    with pytest.raises(ValueError, match="sparse"):
+        SpectrumFeatures(p=2).set_output(transform="polars").fit_transform(table.text)
 
 
 def test_a_column_of_a_table():

@@ -7,7 +7,8 @@
 
 A process for each socket keeps it while its service ends and starts again, as systemd does. The service is
 started as its user, with the socket, and is ready when it says so; it is started again if it fails. Postfix
-is started and stopped by its own command. Hardening is not applied: systemd-analyze judges it.
+and Dovecot are started and stopped by their own commands. Hardening is not applied: systemd-analyze judges
+it.
 """
 
 import grp
@@ -124,6 +125,9 @@ def main(verb, *names):
         if name == "postfix.service":
             subprocess.run(["postfix", "stop"], capture_output=True)
             subprocess.run(shlex.split("postfix start"), check=True)
+        elif name == "dovecot.service":
+            subprocess.run(["doveadm", "stop"], capture_output=True)
+            subprocess.run(["dovecot"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         elif name.endswith(".service"):
             control(name.removesuffix(".service"), signal.SIGTERM if verb == "stop" else signal.SIGHUP)
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from textsvm.readers.read import read_corpus
     from textsvm.readers.stream import stream_corpus
     from textsvm.reporting.files import report
+    from textsvm.reporting.formatting import ProgressBars
     from textsvm.runtime.workers import on_workers
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.doubts import doubts
@@ -72,6 +73,7 @@ _NAMES = {
     "textsvm.readers.read": ("read_corpus",),
     "textsvm.readers.stream": ("stream_corpus",),
     "textsvm.reporting.files": ("report",),
+    "textsvm.reporting.formatting": ("ProgressBars",),
     "textsvm.runtime.workers": ("on_workers",),
     "textsvm.selection.cross_validation": ("cross_validate",),
     "textsvm.selection.doubts": ("doubts",),
@@ -102,6 +104,7 @@ __all__ = [
     "Pieces",
     "Polynomial",
     "Product",
+    "ProgressBars",
     "Sigmoid",
     "Spectrum",
     "SpectrumFeatures",

@@ -41,7 +41,7 @@ PROGRAMS = [Program(*row) for row in (
      ("test_mail_mtas::test_a_new_machine", "test_mail_mtas::test_postfix")),
     ("Exim", "exim4 -bV", f"[spamd's protocol]({SPAMD})", ("test_mail_mtas::test_exim",)),
     ("Dovecot", "dovecot --version", "[delivery, learning by moving](mail.md#dovecot-sieve)",
-     ("test_mail_recipes::test_dovecot",)),
+     ("test_mail_mtas::test_a_new_machine_learns",)),
     ("procmail", "procmail -v 2>&1", "[delivery](mail.md#procmail)", ("test_mail_recipes::test_procmail",)),
     ("maildrop", "maildrop -v", "[delivery](mail.md#maildrop)", ("test_mail_recipes::test_maildrop",)),
     ("mutt", "mutt -v", "[keys](mail.md#mutt)", ("test_mail_recipes::test_mutt",)),

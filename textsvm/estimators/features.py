@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
@@ -171,9 +172,10 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
         Returns
         -------
         float32 scipy.sparse.csr_matrix, shape (n, number of columns)
-            With sorted column indices: int32, or int64 from 2^31 entries.
+            With sorted column indices: int32, or int64 from 2^31 entries. After
+            ``set_output(transform="pandas")`` a DataFrame of sparse columns.
         """
-        return self._learn(X, True, progress)
+        return self._in_container(self._learn(X, True, progress), X)
 
     def transform(self, X: Any, *, progress: StageProgress | None = None) -> scipy.sparse.csr_matrix:
         """Transform texts in batches, over the columns that `fit` learnt.
@@ -204,7 +206,17 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
                 entries = sum(matrix.nnz for matrix in parts)  # the remaining rows have as many each
                 left = len(texts) - last
                 host.require_memory(host.ENTRY_BYTES * entries * left // max(last, 1), len(texts))
-        return host.stacked(parts)
+        return self._in_container(host.stacked(parts), X)
+
+    def _in_container(self, matrix: scipy.sparse.csr_matrix, X: Any) -> Any:
+        """The matrix, or a sparse DataFrame after ``set_output(transform="pandas")``."""
+        own = vars(self).get("_sklearn_output_config", {}).get("transform")
+        if (own or get_config()["transform_output"]) != "pandas":
+            return matrix
+        from pandas import DataFrame, Series
+
+        index = X.index if isinstance(X, DataFrame | Series) else None
+        return DataFrame.sparse.from_spmatrix(matrix, index, self.get_feature_names_out())
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """The substring of every column, an object array; with "intersection" also the count: "an>=2".

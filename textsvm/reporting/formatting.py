@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
+import time
 import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import printable
 
@@ -160,3 +162,39 @@ def length_alone(metrics: dict[str, float]) -> str:
     values = (f"{NAMES[name]} {format_metric(name, metrics[name])}" for name in NAMES if name in metrics)
     figures = ", ".join(values)
     return f"The length of a text alone, a monotone fit to the training documents, reaches {figures}."
+
+
+class ProgressBars:
+    """Callback that shows the progress of a long work: a bar in a notebook, lines on stderr elsewhere.
+
+    It is the value of `progress` in any function that has this parameter.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, ProgressBars
+    >>> model = SVC().fit(["win cash", "lunch at noon"], ["spam", "ham"], progress=ProgressBars())
+    """
+
+    def __init__(self) -> None:
+        self._stage, self._shown, self._ended = "", 0.0, True  # of the last call that was shown
+        self._output: Any = None  # in a notebook
+
+    def __call__(self, *work: Any) -> None:
+        """Show (stage, done, total) or (done, total), at most five times a second and at ends of stages."""
+        stage, share = str(work[0]) if len(work) > 2 else "", work[-2] / (work[-1] or 1)
+        same, now = stage == self._stage, time.monotonic()
+        if same and now - self._shown < 0.2 and (share < 1 or self._ended):
+            return
+        start = "\r" if same or self._ended else "\n"
+        self._stage, self._shown, self._ended = stage, now, share >= 1
+        if "ipykernel" not in sys.modules:
+            end = "\n" if self._ended else ""
+            print(f"{start}{stage:12} {share:4.0%}", end=end, file=sys.stderr, flush=True)
+            return
+        from IPython.display import HTML, display
+
+        bar = HTML(f"<progress value={share:.3f}></progress> {safe(stage)}")
+        if self._output is None:
+            self._output = display(bar, display_id=True)
+        else:
+            self._output.update(bar)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -71,13 +72,19 @@ class CrossValidation:
     #: Number of copies of other documents (equal but for case, spaces, punctuation and, in long texts,
     #: digits) that are in one part with them; 0 if the folds separate some.
     copies: int = 0
+    #: Number of tested documents by true and then by predicted class, of at most `MOST_CLASSES` classes.
+    confusion: dict[Any, dict[Any, int]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         rows = [
             (name, self.mean[name], self.sd[name], *(row[name] for row in self.table)) for name in self.mean
         ]
         head = ("metric", "mean", "sd", *(f"fold {k}" for k in range(1, len(self.table) + 1)))
-        return notebook_table(f"{len(self.tested):,} documents, {len(self.folds)} folds", [head, *rows])
+        shown = notebook_table(f"{len(self.tested):,} documents, {len(self.folds)} folds", [head, *rows])
+        if not self.confusion:
+            return shown
+        counts = [(name, *row.values()) for name, row in self.confusion.items()]
+        return shown + notebook_table("true class by predicted class", [("", *self.confusion), *counts])
 
     def as_dict(self) -> Json:
         """JSON values; NaN is None."""
@@ -260,10 +267,15 @@ def _judged(
     rows = tested > 0
     pooled = judge(settings, truth[rows], decision[rows], target, names, predictions[rows])
     mean, sd = mean_and_sd(table)
+    classes = [] if target.classes is None or target.multilabel else target.classes.tolist()
+    if 0 < len(classes) <= MOST_CLASSES:
+        counts = Counter(zip(truth[rows].tolist(), predictions[rows].tolist(), strict=True))
+        facts["confusion"] = {a: {b: counts[a, b] for b in classes} for a in classes}
     lap(facts["seconds"], "score", clock)
     return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **facts)
 
 
+MOST_CLASSES = 11  #: Number of classes up to which `CrossValidation.confusion` is counted
 SHARES = (0.1, 0.2, 0.4, 0.8)  #: Shares of the training texts, besides all of them.
 #: Grid of the exponent c, and number of resamples of the folds.
 POWERS, RESAMPLES = np.linspace(0.1, 1.5, 29), 300
