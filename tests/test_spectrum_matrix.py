@@ -223,8 +223,6 @@ def test_a_column_of_a_table():
     x = both.fit_transform(frame)
     assert x.shape == (len(TEXTS), len(both.get_feature_names_out()))
     assert "text__ba" in both.get_feature_names_out()
-    with pytest.raises(ValueError, match="scipy sparse matrix"):  # scikit-learn's own sentence
-        SpectrumFeatures(2, device="cpu").set_output(transform="pandas").fit_transform(TEXTS)
 
 
 @pytest.mark.parametrize(

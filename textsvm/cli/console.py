@@ -331,7 +331,7 @@ def main(app: Callable[..., object]) -> int:
         sys.stdout = None  # no flush at exit
         return CLOSED_PIPE
     except Exception as error:
-        if sentence := _environment_error(error):
+        if sentence := environment_error(error):
             return _fail(sentence, 1)
         raise
     if code == INTERRUPTED:
@@ -339,7 +339,7 @@ def main(app: Callable[..., object]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _environment_error(error: BaseException) -> str | None:
+def environment_error(error: BaseException) -> str | None:
     """User message for an environment error; None for a bug."""
     if "cupy" in sys.modules:
         from textsvm.runtime.device import gpu_error

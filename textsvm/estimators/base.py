@@ -163,7 +163,7 @@ class KernelEstimator(BaseEstimator):
         return self._model_for(X).decision_function(X, progress)
 
     def predict(self, X: Any, progress: StageProgress | None = None) -> AnyArray:
-        """Predict the class of each text, shape (n,)."""
+        """Predict the class of each text, shape (n,); a calibrated model the most probable, or "unsure"."""
         predictions: AnyArray = self._model_for(X).predict(X, progress)
         return predictions
 

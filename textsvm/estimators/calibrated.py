@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 
-from textsvm.arrays import AnyArray, Bools, Floats
+from textsvm.arrays import Bools, Floats
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelEstimator, model_attribute
 from textsvm.estimators.multilabel import MultilabelSVC
@@ -108,13 +108,11 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
         progress: StageProgress | None = None,
     ) -> Self:  # fmt: skip
-        """Train on texts; all folds and the final machines share a Gram, unless the kernel learns (idf).
+        """Train on texts, with the parameters of `textsvm.SVC.fit`.
 
-        Parameters
-        ----------
-        X, y, sample_weight, groups, progress
-            See `SVC.fit`. Weights count in the machines and in the calibration. With groups, probabilities,
-            prediction sets and rejection are those for texts of new groups.
+        All folds and the final machines share a Gram, unless the kernel learns (idf). Weights count in the
+        machines and in the calibration. With groups, probabilities, prediction sets and rejection are those
+        for texts of new groups.
         """
         return self._fit(X, y, sample_weight, progress, groups)
 
@@ -128,10 +126,6 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """The probability of each class, shape (n, n_classes); rows sum to 1."""
         return self._model_for(X).predict_proba(X, progress)
-
-    def predict(self, X: Any, progress: StageProgress | None = None) -> AnyArray:
-        """Predict the most probable class of each text, shape (n,); "unsure" for rejected texts."""
-        return super().predict(X, progress)
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets, see `textsvm.model.trained.TrainedModel.predict_set`."""

@@ -150,12 +150,6 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
         y : ignored
         progress : callable, optional
             Called with the stage ("encode" or "features"), the work done and the total work.
-
-        Raises
-        ------
-        InputError
-            If a parameter or a text is invalid, all texts are too short, no substring is in `min_df` texts,
-            or memory does not suffice.
         """
         self._learn(X, False, progress)
         return self
@@ -163,11 +157,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
     def fit_transform(
         self, X: Any, y: Any = None, *, progress: StageProgress | None = None
     ) -> scipy.sparse.csr_matrix:
-        """Learn the columns and transform the same texts, which are counted once.
-
-        Parameters
-        ----------
-        X, y, progress : see `fit`
+        """Learn the columns and transform the same texts, which are counted once; parameters as of `fit`.
 
         Returns
         -------
@@ -178,21 +168,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
         return self._in_container(self._learn(X, True, progress), X)
 
     def transform(self, X: Any, *, progress: StageProgress | None = None) -> scipy.sparse.csr_matrix:
-        """Transform texts in batches, over the columns that `fit` learnt.
-
-        Parameters
-        ----------
-        X, progress : see `fit`
-
-        Returns
-        -------
-        float32 scipy.sparse.csr_matrix, shape (n, number of columns)
-
-        Raises
-        ------
-        InputError
-            If a text is invalid, or memory does not suffice for the matrix.
-        """
+        """Transform texts in batches, over the columns that `fit` learnt, as `fit_transform` does."""
         check_is_fitted(self)
         texts, parts = as_texts(X), []
         alphabet = Documents.none(self.alphabet_)

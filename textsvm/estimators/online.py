@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,13 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from textsvm.arrays import AnyArray, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.estimators.base import warn_of_column
 from textsvm.model.settings import OnlineSettings
-from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import NamedParameters
-from textsvm.solvers.online import OnlineMachine
 from textsvm.training.online import OnlineLearner
 
 
@@ -73,6 +72,11 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
 
+    model_ = property(lambda self: self.learner_.model())
+    info_ = property(attrgetter("learner_.info"))
+    classes_ = property(attrgetter("learner_.known.classes"))
+    machines_ = property(attrgetter("learner_.known.machines"))
+
     C: float = 1.0
     p: int = 4
     _: KW_ONLY
@@ -81,19 +85,7 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
     max_bytes: int | None = None
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn these texts, and forget all others.
-
-        Parameters
-        ----------
-        X : list of str, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-        y : array-like, shape (n,)
-            Labels of two or more classes.
-
-        Raises
-        ------
-        InputError
-            If a parameter, a text or a label is invalid, or there is only a single class.
-        """
+        """Learn these texts, and forget all others; X and y are those of `textsvm.SVC.fit`."""
         warn_of_column(y)
         learner = self._new_learner()
         learner.fit(X, y)
@@ -105,16 +97,11 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
 
         Parameters
         ----------
-        X, y : n texts and their labels, as for `fit`
+        X, y : n texts and their labels
             A text that was learnt before counts once more.
         classes : array, shape (n_classes,), optional
             All classes; needed in the first call if `y` lacks some of them. `add_classes` adds further
             classes later.
-
-        Raises
-        ------
-        InputError
-            As for `fit`; also if a label is not in `classes_`.
         """
         learner = self.learner_ if self.__sklearn_is_fitted__() else self._new_learner()
         learner.partial_fit(X, y, classes)
@@ -133,23 +120,14 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
     def unlearn(self, X: Any) -> Self:
         """Forget these texts, as if they had not been learnt; of equal texts the copy learnt last.
 
-        Raises
-        ------
-        InputError
-            If a text is unknown; no text is then forgotten.
+        InputError if a text is unknown; no text is then forgotten.
         """
         self.require_fitted()
         self.learner_.unlearn(X)
         return self
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:
-        """Decision values of texts; the largest wins.
-
-        Returns
-        -------
-        float64 array
-            Two classes, shape (n,): positive means ``classes_[1]``. More, shape (n, n_classes).
-        """
+        """Decision values of texts, shape (n,) for two classes, else (n, n_classes): the largest wins."""
         self.require_fitted()
         return self.learner_.decision_function(X)
 
@@ -162,12 +140,7 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
         """The probability of each class, shape (n, n_classes); rows sum to 1.
 
         A sigmoid of the decision values (with more than two classes a softmax), whose scale is fitted to
-        estimated leave-one-out values. It has no shift, so the likeliest class is the predicted class.
-
-        Raises
-        ------
-        InputError
-            If fewer than two classes have texts.
+        the values of `left_out`. It has no shift, so the likeliest class is the predicted class.
         """
         decision = self.decision_function(X)
         return self.learner_.rule.probabilities(decision)
@@ -179,26 +152,6 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
         """
         self.require_fitted()
         return self.learner_.left_out()
-
-    @property
-    def model_(self) -> TrainedModel:
-        """The trained model at present; later lessons do not change it."""
-        return self.learner_.model()
-
-    @property
-    def info_(self) -> Json:
-        """The `info` with which a loaded model was saved."""
-        return self.learner_.info
-
-    @property
-    def classes_(self) -> AnyArray:
-        """Sorted classes, shape (n_classes,)."""
-        return self.learner_.known.classes
-
-    @property
-    def machines_(self) -> list[OnlineMachine]:
-        """A machine for two classes, else a machine for each class."""
-        return self.learner_.known.machines
 
     def require_fitted(self) -> None:
         """Raise scikit-learn's NotFittedError before `fit`."""

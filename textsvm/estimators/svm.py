@@ -9,7 +9,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats
 from textsvm.estimators.base import FixedKernelEstimator, KernelEstimator, model_attribute
 from textsvm.model import settings
 from textsvm.runtime.parallel import StageProgress
@@ -177,8 +177,8 @@ class SVC(ClassifierMixin, KernelEstimator):
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0; weight 2 counts a text twice. A text of weight 0 counts in idf and odds alone.
         groups : array-like, shape (n,), optional
-            Books, threads: all folds keep the texts of a group on one side, so that the choice of kernel and
-            C, offsets and probabilities suit texts of new groups.
+            Books, threads: all folds keep the texts of a group together, so that the choice of kernel and C,
+            offsets and probabilities suit texts of new groups.
         progress : callable, optional
             Called with the stage, the work done and the total work (`StageProgress`).
         """
@@ -229,17 +229,7 @@ class SVR(RegressorMixin, FixedKernelEstimator):
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
     ) -> Self:
-        """Train on texts.
-
-        Parameters
-        ----------
-        X, progress
-            See `textsvm.SVC.fit`.
-        y : array-like, shape (n,)
-            Finite numbers, in any unit.
-        sample_weight : array-like, shape (n,), optional
-            Factors of C, >= 0.
-        """
+        """Train on texts and finite numbers `y`, in any unit, with the parameters of `textsvm.SVC.fit`."""
         return self._fit(X, y, sample_weight, progress)
 
     def predict(self, X: Any, progress: StageProgress | None = None) -> Floats:
@@ -254,7 +244,7 @@ class SVR(RegressorMixin, FixedKernelEstimator):
 
 @dataclass(repr=False, eq=False)
 class OneClassSVM(OutlierMixin, FixedKernelEstimator):
-    """Novelty detection: the region of the training texts or vectors.
+    """Novelty detection: the region of the training texts or vectors, where `predict` is +1, elsewhere -1.
 
     Solves the dual of the one-class machine (Schoelkopf et al. 2001; scaled as in LIBSVM) exactly.
 
@@ -301,21 +291,11 @@ class OneClassSVM(OutlierMixin, FixedKernelEstimator):
         sample_weight: ArrayLike | None = None,
         progress: StageProgress | None = None,
     ) -> Self:
-        """Train on texts.
+        """Train on texts, with the parameters of `textsvm.SVC.fit`; `y` is ignored.
 
-        Parameters
-        ----------
-        X, progress
-            See `textsvm.SVC.fit`.
-        y : ignored
-        sample_weight : array-like, shape (n,), optional
-            Upper bounds of the dual variables, >= 0; 1 each by default.
+        Sample weights are upper bounds of the dual variables, 1 each by default.
         """
         return self._fit(X, None, sample_weight, progress)
-
-    def predict(self, X: Any, progress: StageProgress | None = None) -> Ints:
-        """Predict +1 for texts inside and -1 for outliers, shape (n,)."""
-        return super().predict(X, progress)
 
     def score_samples(self, X: Any) -> Floats:
         """`decision_function` without the offset, shape (n,)."""

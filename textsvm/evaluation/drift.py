@@ -180,7 +180,7 @@ def record(
 
 
 def _sample(model: TrainedModel, n: int, classes: Ints | None, groups: Ints | None) -> tuple[Ints, Ints]:
-    """Indices of a few of n training texts, for training and test; rare classes whole, groups in one part."""
+    """Indices of a few of n training texts, for training and test; rare classes whole, groups together."""
     size = SLOW_SAMPLE if model.kernel is not None and model.kernel.cost.quadratic else SAMPLE
     support = model.support.documents
     if support is not None and len(support):

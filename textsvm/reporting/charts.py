@@ -186,7 +186,7 @@ class Chart:
     def points(
         self, xs: ArrayLike, ys: ArrayLike, style: str, shape: str, titles: Sequence[str], radius: float
     ) -> None:
-        """Points of one of `SHAPES`, each with a title that a browser shows under the pointer."""
+        """Points of a kind of `SHAPES`, each with a title that a browser shows under the pointer."""
         for (x, y), title in zip(self._pixels(xs, ys), titles, strict=True):
             place = f'transform="translate({x:.1f} {y:.1f}) scale({radius:g})"'
             path = f'<path class="point {style}" {place} d="M0 0{SHAPES[shape]}">'

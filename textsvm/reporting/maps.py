@@ -53,7 +53,7 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
 
 
 def rolling_section(model: TrainedModel, pieces: Corpus, explained: Sequence[Explanation]) -> str:
-    """Class of each piece, and its decision values along each text, of two classes as one line."""
+    """Class of each piece, and its decision values along each text, of two classes as a line."""
     if model.classes is None or pieces.piece_of is None:
         return ""
     decision, lines = model.decision_function(pieces.texts), [*map(str, model.classes)]

@@ -222,7 +222,7 @@ def run(
 
 
 class _PieceQueue:
-    """Queue of pieces for one call of `run`.
+    """Queue of pieces for a call of `run`.
 
     Each thread starts at most two more threads while pieces are waiting. Short work thus ends before all
     threads are started, since starting all of them can cost more than the work. `reports` receives tuples

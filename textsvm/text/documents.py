@@ -98,7 +98,7 @@ class Documents:
         return {token: code for code, token in enumerate(self.alphabet)}
 
     def of(self, view: View) -> Documents:
-        """Documents of one view: themselves, as there is a single view."""
+        """Documents of a view: themselves, as there is a single view."""
         return self
 
     def codes_for(self, *others: Documents) -> NDArray[np.unsignedinteger]:

@@ -21,7 +21,15 @@ import typer
 from textsvm.apps.mail import client
 from textsvm.apps.mail.raw_message import RawMessage, marked_pieces, raw_messages, size_of
 from textsvm.cli import options
-from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
+from textsvm.cli.console import (
+    USAGE_ERROR,
+    Console,
+    WrongUsage,
+    environment_error,
+    json_line,
+    print_error,
+    usage_message,
+)
 from textsvm.cli.options import Command, Group, option
 from textsvm.cli.output import Force, Kind, Output, check_report
 from textsvm.errors import InputError, plural, printable
@@ -356,25 +364,14 @@ def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
         client.pass_on(arguments)
         raise typer.Exit(client.ERROR) from error
     except Exception as error:  # the calling program knows only four exit codes
-        print_error(_error_message(error))
+        reason = str(error) if isinstance(error, InputError) else environment_error(error)
+        print_error(reason or f"{type(error).__name__}: {error} (please report this)")
         with suppress(OSError, ValueError):
             try:
                 sys.stdout.flush()
             except OSError:  # discard unwritten output, so that Python does not fail at exit
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(client.ERROR) from error
-
-
-def _error_message(error: Exception) -> str:
-    if isinstance(error, InputError):
-        return str(error)
-    if isinstance(error, BrokenPipeError):
-        return "standard output was closed by its reader"
-    if isinstance(error, MemoryError):
-        return "out of main memory"
-    if isinstance(error, OSError):
-        return f"{error.filename or 'input/output'}: {error.strerror or error}"
-    return f"{type(error).__name__}: {error} (please report this)"
 
 
 def classify(

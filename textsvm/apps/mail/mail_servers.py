@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
-from textsvm.apps.mail.server import STOP_TIMEOUT
+from textsvm.apps.mail.server import STOP_TIMEOUT, listen_tcp
 from textsvm.apps.mail.spamd import LARGEST, Refused, ascii_line
 from textsvm.errors import InputError, os_errors
 
@@ -56,8 +56,7 @@ async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -
 
     loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, classify)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
-    with os_errors(f"cannot listen at 127.0.0.1:{port}"):
-        server = await loop.create_server(partial(SmtpProtocol, handler, **options), "127.0.0.1", port)
+    server = await loop.create_server(partial(SmtpProtocol, handler, **options), sock=listen_tcp(port))
 
     async def close() -> None:
         server.close()
@@ -144,14 +143,12 @@ async def milter(address: str, classify: Classify) -> Close:
             del connections[task]
             writer.close()
 
-    try:
-        if address.isdecimal():
-            server = await asyncio.start_server(answer, "127.0.0.1", int(address))
-        else:
+    if address.isdecimal():
+        server = await asyncio.start_server(answer, sock=listen_tcp(int(address)))
+    else:
+        with os_errors(f"cannot listen at {address}"):
             server = await asyncio.start_unix_server(answer, address)
             os.chmod(address, 0o660)
-    except (OSError, OverflowError) as error:
-        raise InputError(f"cannot listen at {address}: {error}") from error
 
     async def close() -> None:
         server.close()
