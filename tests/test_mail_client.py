@@ -1,6 +1,8 @@
 """textsvm-mail-client: its answers, and that no mail is lost or changed whatever happens to the server."""
 
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 from mail_servers import HAM, ROOT, SPAM, UNSURE, ToyFilter, toy
 
+from textsvm.apps.mail import client
 from textsvm.apps.mail.client import socket_path, store_folder
 from textsvm.apps.mail.raw_message import marked
 
@@ -237,3 +240,26 @@ def test_it_imports_next_to_nothing(server):
     names = set(found.stderr.decode().split())
     own = {"textsvm", "textsvm.version", "textsvm.apps", "textsvm.apps.mail", "textsvm.apps.mail.client"}
     assert own <= names <= own | {"_socket", "__future__", "time"}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_completion_of_bash():
+    """The line of the page has all options of the client."""
+    page = (ROOT / "docs" / "mail.md").read_text("utf-8")
+    line = re.search(r"<!-- recipe: completion -->\n```sh\n(.*\n)```", page)[1]
+    words = set(re.search('-W "(.*)"', line)[1].split())
+    assert words == {
+        "classify",
+        "learn",
+        "unlearn",
+        "spam",
+        "ham",
+        "--help",
+        *client._VALUED,
+        "-p",
+        "-e",
+        "-t",
+    }
+    script = line + "complete -p textsvm-mail-client; compgen -W '" + " ".join(words) + "' -- --s"
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert {*said[-2:]} == {"--socket", "--store"}

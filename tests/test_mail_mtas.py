@@ -269,7 +269,7 @@ def machine(folder):
         client = f'#!/bin/sh\nexec /usr/bin/python3 -I -S {ROOT}/textsvm/apps/mail/client.py "$@"\n'
         machine.write("/opt/textsvm.sh", command, 0o755)
         machine.write("/opt/client.sh", client, 0o755)
-        steps = recipe("install").replace(
+        steps = recipe("install").replace("apt install python3-venv\n", "").replace(
             '/opt/textsvm/bin/pip install ".[mail]"',
             "cd /opt; mv textsvm.sh textsvm/bin/textsvm; mv client.sh textsvm/bin/textsvm-mail-client; cd /",
         ).replace("python3 -m venv", "python3 -m venv --without-pip")  # fmt: skip

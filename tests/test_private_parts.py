@@ -66,6 +66,15 @@ def cupy_modules() -> None:
     assert "CUPY_CACHE_KEY" in vars(_core.core), "cupy._core.core has no CUPY_CACHE_KEY"
 
 
+def sklearn_output() -> None:
+    from sklearn.base import clone
+
+    from textsvm import SpectrumFeatures
+
+    features = clone(SpectrumFeatures(2).set_output(transform="pandas"))
+    assert vars(features)["_sklearn_output_config"] == {"transform": "pandas"}
+
+
 PARTS = [
     PrivatePart(
         "numba", "numba", ("CacheImpl", "CompileResultCacheImpl", "FunctionCache", "IndexDataCacheFile"),
@@ -79,6 +88,10 @@ PARTS = [
     PrivatePart(
         "cupy-cuda13x", "cupy", ("_compile_module_with_cache", "CUPY_CACHE_KEY"), "textsvm.runtime.device",
         cupy_modules, "adapt load_shipped_code; without it kernels are compiled at the first call",
+    ),
+    PrivatePart(
+        "scikit-learn", "sklearn", ("_sklearn_output_config",), "textsvm.estimators.features",
+        sklearn_output, "adapt SpectrumFeatures._in_container; without it sparse pandas output is refused",
     ),
 ]  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,15 @@ def test_every_public_name_is_in_the_reference():
 def test_the_man_page_is_that_of_these_commands(manual):
     due = "run `python docs/tools/manual.py` and commit docs/textsvm.1"
     assert manual.MAN_PAGE.read_text(encoding="utf-8") == manual.man_page(), due
+
+
+@pytest.mark.parametrize("command", [["groff", "-ww", "-man", "-Tutf8"], ["mandoc", "-Tlint", "-Wwarning"]])
+def test_the_man_page_has_no_warnings(command, manual):
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"needs {command[0]} (Debian package)")
+    said = subprocess.run([*command, str(manual.MAN_PAGE)], capture_output=True, text=True)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert command[0] == "groff" or said.stdout == ""
 
 
 def test_the_man_page_names_every_command_and_option(manual):

@@ -49,11 +49,18 @@ from sklearn.model_selection import (
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks, get_tags
-from sklearn.utils.validation import validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 import textsvm
 from textsvm import SVC, SVR, Compute, GapWeighted, InputError, MultilabelSVC, OneClassSVM, Spectrum
-from textsvm.model.settings import STRATEGIES, ClassifierSettings, NoveltySettings, RegressionSettings
+from textsvm.model.settings import (
+    STRATEGIES,
+    ClassifierSettings,
+    MultilabelSettings,
+    NoveltySettings,
+    RegressionSettings,
+)
 from textsvm.sources.texts import TextSource
 from textsvm.training.train import prepare
 
@@ -64,8 +71,12 @@ class SpeltSource(TextSource):
     """Spells a text from each row of numbers: the more two numbers are alike, the more their texts share."""
 
     def validate(self, X, n_features=None):
-        levels = np.clip(np.round(8 * np.asarray(X, float)), -48, 48).astype(int) + 56
-        return ["".join(_bar(j, level) for j, level in enumerate(row)) for row in levels]
+        return spelt(X)
+
+
+def spelt(X):
+    levels = np.clip(np.round(8 * np.asarray(X, float)), -48, 48).astype(int) + 56
+    return ["".join(_bar(j, level) for j, level in enumerate(row)) for row in levels]
 
 
 class SpeltSettings:
@@ -85,7 +96,21 @@ class SpeltNoveltySettings(SpeltSettings, NoveltySettings):
     pass
 
 
-class Spelt:
+class SpeltMultilabelSettings(SpeltSettings, MultilabelSettings):
+    pass
+
+
+class OfNumbers:
+    """An estimator that says that it takes rows of numbers."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = False
+        tags.input_tags.two_d_array = True
+        return tags
+
+
+class Spelt(OfNumbers):
     """Checks rows of numbers as scikit-learn's estimators do, and spells them."""
 
     def _fit(self, X, *arguments):
@@ -101,12 +126,6 @@ class Spelt:
         self.require_fitted()
         validate_data(self, X, reset=False)
         return super()._model_for(X)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = False
-        tags.input_tags.two_d_array = True
-        return tags
 
 
 @functools.cache
@@ -127,20 +146,83 @@ class SpeltOneClassSVM(Spelt, OneClassSVM):
     _settings = SpeltNoveltySettings
 
 
+class SpeltCalibratedSVC(Spelt, textsvm.CalibratedSVC):
+    def _classifier(self):
+        return self.estimator or SpeltSVC(Spectrum(p=3), tol=1e-10)
+
+
+class SpeltMultilabelSVC(Spelt, MultilabelSVC):
+    """Takes single labels, too, as an indicator matrix."""
+
+    _settings = SpeltMultilabelSettings
+
+    def fit(self, X, y, sample_weight=None):
+        X, y = validate_data(self, X, y, reset=True, multi_output=True)
+        check_classification_targets(y)
+        self.labels_ = np.unique(y) if y.ndim == 1 else None
+        if self.labels_ is not None and len(self.labels_) < 2:
+            raise InputError("labels of one class")
+        return super().fit(X, self._indicator(y), sample_weight)
+
+    def score(self, X, y, sample_weight=None):
+        return super().score(X, self._indicator(np.asarray(y)), sample_weight)
+
+    def _indicator(self, y):
+        return y if self.labels_ is None else (y[:, None] == self.labels_).astype(int)
+
+
+class SpeltOnlineSVC(OfNumbers, textsvm.OnlineSVC):
+    def fit(self, X, y):
+        return super().fit(spelt(validate_data(self, X, reset=True)), y)
+
+    def partial_fit(self, X, y, classes=None):
+        X = validate_data(self, X, reset=not self.__sklearn_is_fitted__())
+        return super().partial_fit(spelt(X), y, classes)
+
+    def decision_function(self, X):
+        self.require_fitted()
+        return super().decision_function(spelt(validate_data(self, X, reset=False)))
+
+
+class SpeltFeatures(OfNumbers, textsvm.SpectrumFeatures):
+    def _learn(self, X, rows, progress):
+        return super()._learn(spelt(validate_data(self, X, reset=True)), rows, progress)
+
+    def transform(self, X, *, progress=None):
+        check_is_fitted(self)
+        return super().transform(spelt(validate_data(self, X, reset=False)), progress=progress)
+
+
 CHECKED = [
     *(estimator("precomputed") for estimator in ESTIMATORS),
     SVC("precomputed", multiclass="crammer-singer"),
     *(SpeltSVC(Spectrum(p=3), tol=1e-10, multiclass=multiclass) for multiclass in STRATEGIES),
     SpeltSVR(Spectrum(p=3), C=10.0, tol=1e-10),
     SpeltOneClassSVM(Spectrum(p=3), tol=1e-10),
+    SpeltCalibratedSVC(cv=2),
+    SpeltMultilabelSVC(Spectrum(p=3), tol=1e-10, thresholds="zero"),
+    SpeltOnlineSVC(tol=1e-6),
+    SpeltFeatures(2),
 ]
 
 NOT_SQUARE = "feeds 300 x 2 features where a kernel matrix is wanted; scikit-learn's OneClassSVM fails it too"
 NO_BIAS = (
     "its kernel matrix is nearly the identity: without a bias no class is preferred far from all examples"
 )
+LIKELIEST = "predicts the likeliest class, which may be another than the one of the largest decision value"
+SETS = "predicts sets of labels"
 #: (estimator, check) -> why it fails
 EXPECTED = {
+    ("SpeltCalibratedSVC(cv=2)", "check_classifiers_train"): LIKELIEST,
+    **{
+        ("SpeltMultilabelSVC(kernel=Spectrum(p=3), thresholds='zero', tol=1e-10)", f"check_{check}"): SETS
+        for check in (
+            "classifiers_classes",
+            "classifiers_one_label_sample_weights",
+            "classifiers_train",
+            "classifier_not_supporting_multiclass",
+        )
+    },
     ("OneClassSVM(kernel='precomputed')", "check_outliers_fit_predict"): NOT_SQUARE,
     ("OneClassSVM(kernel='precomputed')", "check_outliers_train"): NOT_SQUARE,
     ("SVC(kernel='precomputed', multiclass='crammer-singer')", "check_class_weight_classifiers"): NO_BIAS,
@@ -176,8 +258,14 @@ def test_nothing_is_skipped():
         names = {name_of(check) for _, check in estimator_checks.estimator_checks_generator(estimator)}
         assert len(names) > 40
         assert {"check_fit_idempotent", "check_methods_subset_invariance", "check_dict_unchanged"} <= names
-        if not get_tags(estimator).input_tags.pairwise:
+        if not get_tags(estimator).input_tags.pairwise and has_fit_parameter(estimator, "sample_weight"):
             assert "check_sample_weight_equivalence_on_dense_data" in names
+
+
+def test_every_estimator_is_checked():
+    assert {kind for kind in faces() if any(isinstance(estimator, kind) for estimator in CHECKED)} == {
+        *faces()
+    }
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +102,17 @@ def _escaped(text: str) -> str:
 
 def man_page() -> str:
     """The man page, in roff."""
-    lines = [f'.TH TEXTSVM 1 "" "textsvm {textsvm.__version__}" "User Commands"', ".SH NAME"]
+    changes = (MAN_PAGE.parents[1] / "packaging" / "debian" / "changelog").read_text(encoding="utf-8")
+    date = parsedate_to_datetime(changes.rpartition(">  ")[2].strip()).date()
+    lines = [f'.TH TEXTSVM 1 "{date}" "textsvm {textsvm.__version__}" "User Commands"', ".SH NAME"]
     lines += [r"textsvm \- text classification with string-kernel support vector machines"]
     for name, command in commands():
         whole = name == "textsvm"
         lines += [".SH SYNOPSIS" if whole else f".SH {name.upper()}"]
         lines += [r"\fB" + _roff(usage(name, command)) + r"\fR"]
         lines += [".SH DESCRIPTION"] * whole
-        for paragraph in paragraphs(command):
-            lines += [".PP", _roff(paragraph)]
+        for number, paragraph in enumerate(paragraphs(command)):
+            lines += [".PP"] * (not whole or number > 0) + [_roff(paragraph)]
         for names, text in parameters(command):
             lines += [".TP", r"\fB" + _roff(names) + r"\fR", _roff(text)]
     lines += [".SH EXIT STATUS"]

@@ -118,6 +118,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         self._source.tag(tags.input_tags)
+        tags.transformer_tags.preserves_dtype = []  # always float32
         return tags
 
     @property
