@@ -52,7 +52,18 @@ def run(*arguments, stdin=b"", cwd=None, **apart):
         sys.argv, sys.stdin, sys.stdout, sys.stderr = standard
     for stream in (out, err):
         stream.flush()
-    return subprocess.CompletedProcess(argv, code, out.buffer.getvalue(), err.buffer.getvalue())
+    return _lawful(subprocess.CompletedProcess(argv, code, out.buffer.getvalue(), err.buffer.getvalue()))
+
+
+def _lawful(result):
+    """The result of a command; an error has an exit code, and JSON has no NaN."""
+    messages = result.stderr.decode().splitlines()
+    if result.returncode == 0:
+        assert not any(line.startswith("textsvm: ") for line in messages), messages
+        if "--json" in result.args:
+            for text in [result.stdout] if result.stdout[:1] != b"{" else result.stdout.splitlines():
+                json.loads(text, parse_constant=float.fromhex)  # ValueError for NaN
+    return result
 
 
 @cache

@@ -1,0 +1,281 @@
+"""One figure, one place: what a command prints is what --json, files, reports and Python have."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import report, run
+from loading import load
+from scipy import stats
+from sklearn import metrics
+from sklearn.base import clone
+from test_laws_cli import MESSAGES, table
+from test_laws_estimators import ESTIMATORS, data, values
+from test_verification import library
+
+from textsvm import SVC, Spectrum, cross_validate, doubts, save, tune, verify
+from textsvm.reporting.formatting import format_metric
+
+READ = ("--text", "text", "--label", "label")
+FAST = ("--kernel", "spectrum:3")
+ROWS = [{"id": f"d{i}", **row} for i, row in enumerate(MESSAGES[:90])]
+TEXTS, LABELS = [row["text"] for row in ROWS], [row["label"] for row in ROWS]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return table(tmp_path / "t.csv", ROWS)
+
+
+def lines(*arguments):
+    """What a command prints, a line each with single spaces."""
+    result = run(*arguments)
+    assert result.returncode == 0, result.stderr.decode()
+    return [" ".join(line.split()) for line in result.stdout.decode().splitlines()]
+
+
+def cells(name, *values):
+    return " ".join(format_metric(name, value) for value in values)
+
+
+@pytest.mark.parametrize("positive", ["ham", "spam"])
+def test_cross_validation(positive, corpus, tmp_path):
+    options = [corpus, *READ, *FAST, "--folds", "3", "--seed", "5", "--positive", positive]
+    page, rows = tmp_path / "r.html", tmp_path / "p.jsonl"
+    values = report("cv", *options, "--report", page, "--predictions", rows)
+    machine = SVC(Spectrum(3), device="cpu")
+    result = cross_validate(machine, TEXTS, LABELS, cv=3, random_state=5, positive=positive)
+    own = result.as_dict()
+    assert [fold["metrics"] for fold in values["folds"]] == [fold["metrics"] for fold in own["folds"]]
+    assert [(x["n_train"], x["n_test"]) for x in values["folds"]] == [
+        (len(a), len(b)) for a, b in result.folds
+    ]
+    for part in ("mean", "sd", "pooled"):
+        assert values[part] == pytest.approx(own[part], nan_ok=True)
+    shown, names = lines("cv", *options), ("accuracy", "macro_f1", "mcc", "roc_auc")
+    for k, fold in enumerate(values["folds"], 1):
+        numbers = [format_metric(name, fold["metrics"][name]) for name in names]
+        assert any(
+            x.startswith(" ".join([str(k), str(fold["n_train"]), str(fold["n_test"]), *numbers]))
+            for x in shown
+        )
+    for part, name in (("mean", "mean"), ("sd", "SD"), ("pooled", "pooled")):
+        assert any(
+            x.startswith(" ".join([name, *(format_metric(m, values[part][m]) for m in names)])) for x in shown
+        )
+    table_of = [json.loads(row) for row in rows.read_text("utf-8").splitlines()]
+    assert [row["id"] for row in table_of] == [row["id"] for row in ROWS]
+    assert [row["truth"] for row in table_of] == LABELS
+    predicted = [row["predicted"] for row in table_of]
+    assert metrics.accuracy_score(LABELS, predicted) == pytest.approx(values["pooled"]["accuracy"])
+    assert metrics.f1_score(LABELS, predicted, pos_label=positive) == pytest.approx(values["pooled"]["f1"])
+    for k, (_, test) in enumerate(result.folds, 1):
+        assert [i for i, row in enumerate(table_of) if k in row["folds"]] == test.tolist()
+    assert format_metric("accuracy", values["pooled"]["accuracy"]) in page.read_text("utf-8")
+
+
+def test_comparison(corpus, tmp_path):
+    page = tmp_path / "r.html"
+    values = report("compare", corpus, *READ, *FAST, "--cv", "3", "--report", page)
+    shown, html = lines("compare", corpus, *READ, *FAST, "--cv", "3"), page.read_text("utf-8")
+    machine = cross_validate(SVC(Spectrum(3), device="cpu"), TEXTS, LABELS, cv=3)
+    ours = next(row for row in values["classifiers"] if row["ours"])
+    assert ours["accuracy"] == machine.pooled["accuracy"]
+    assert ours["macro_f1"] == pytest.approx(machine.pooled["macro_f1"])
+    first = values["classifiers"][0]["accuracy"]
+    for row in values["classifiers"]:
+        low, high = row["interval"]
+        assert low < row["accuracy"] < high
+        figures = f"{100 * row['accuracy']:.2f} {100 * low:.1f}-{100 * high:.1f}"
+        if paired := row["paired"]:
+            only_first, only_second = paired["only_first"], paired["only_second"]
+            assert paired["difference"] == pytest.approx(row["accuracy"] - first)
+            assert paired["difference"] == pytest.approx((only_first - only_second) / paired["n"])
+            n = only_first + only_second
+            assert paired["p_value"] == pytest.approx(stats.binomtest(only_first, n).pvalue if n else 1)
+            figures += f" {100 * paired['difference']:+.2f} {paired['p_value']:.2g}"
+        assert any(figures in line for line in shown), (figures, shown)
+        assert f"{100 * row['accuracy']:.2f}" in html
+
+
+def test_tuning(corpus):
+    options = [
+        corpus,
+        *READ,
+        "--kernel",
+        "spectrum",
+        "--p",
+        "2,3",
+        "-C",
+        "0.01,1",
+        "--folds",
+        "3",
+        "--metric",
+        "macro_f1",
+    ]
+    values, shown = report("tune", *options), lines("tune", *options)
+    grid = [{"kernel": [Spectrum(2), Spectrum(3)], "C": [0.01, 1]}]
+    result = tune(SVC(device="cpu"), TEXTS, LABELS, grid, cv=3, metric="macro_f1")
+    assert len(values["table"]) == 4
+    means = [
+        {(row["params"]["C"], round(row["mean"], 9)) for row in part}
+        for part in (values["table"], result.table)
+    ]
+    assert means[0] == means[1]
+    assert values["best_score"] == max(row["mean"] for row in values["table"])
+    for row in values["table"]:
+        assert row["mean"] == pytest.approx(np.mean(row["folds"]))
+        assert row["sd"] == pytest.approx(np.std(row["folds"], ddof=1))
+        assert row["metrics"]["macro_f1"] == row["mean"]
+        setting = f"spectrum:{row['params']['kernel']['p']}, C {row['params']['C']:g}"
+        assert any(f"{setting} {cells('macro_f1', row['mean'], row['sd'])}" in line for line in shown)
+    best = next(row for row in values["table"] if row["mean"] == values["best_score"])
+    mean, sd = (format_metric("macro_f1", best[name]) for name in ("mean", "sd"))
+    assert any(line.startswith("macro F1, mean of folds") and f"{mean} (SD {sd})" in line for line in shown)
+
+
+@pytest.mark.parametrize("kind", ["svc", "calibrated"])
+def test_predictions(kind, corpus, tmp_path):
+    model, new = (
+        tmp_path / "m.textsvm",
+        table(tmp_path / "n.csv", [{"text": row["text"]} for row in MESSAGES[90:130]]),
+    )
+    run("train", corpus, *READ, *FAST, "-o", model, *(["--calibrate", "sigmoid"] * (kind == "calibrated")))
+    fitted, texts = load(model), [row["text"] for row in MESSAGES[90:130]]
+    command = ["predict", model, new, "--text", "text", "--proba"]
+    rows = [json.loads(line) for line in run(*command).stdout.decode().splitlines()]
+    decision, probability = fitted.decision_function(texts), fitted.predict_proba(texts)
+    assert [row["label"] for row in rows] == fitted.predict(texts).tolist()
+    assert [row["decision"] for row in rows] == decision.tolist()
+    assert [list(row["probabilities"].values()) for row in rows] == probability.tolist()
+    assert all([*row["probabilities"]] == fitted.classes_.tolist() for row in rows)
+    shown = run(*command, "--all-classes", "--output-format", "csv").stdout.decode()
+    for row, cell in zip(rows, csv.DictReader(io.StringIO(shown)), strict=True):
+        assert cell["label"] == row["label"]
+        assert float(cell["decision"]) == pytest.approx(row["decision"], abs=1e-5)
+        assert float(cell["probabilities_spam"]) == pytest.approx(row["probabilities"]["spam"], abs=1e-5)
+        assert float(cell["confidence"]) == pytest.approx(max(row["probabilities"].values()), abs=1e-5)
+    for k in (1, 2):
+        best = [json.loads(line)["top"] for line in run(*command, "--top", k).stdout.decode().splitlines()]
+        for row, top in zip(rows, best, strict=True):
+            order = sorted(row["probabilities"].items(), key=lambda item: -item[1])[:k]
+            assert [(part["label"], part["probability"]) for part in top] == order
+
+
+def test_doubtful_labels(corpus, tmp_path):
+    rng = np.random.default_rng(0)
+    wrong = [
+        {**row, "label": "ham" if row["label"] == "spam" and rng.random() < 0.3 else row["label"]}
+        for row in ROWS
+    ]
+    path, page = table(tmp_path / "w.csv", wrong), tmp_path / "r.html"
+    given = [row["label"] for row in wrong]
+    for least in (0.0, 0.6):
+        done = run(
+            "doubts", path, *READ, "--id", "id", *FAST, "--at-least", least, "--report", page, "--force"
+        )
+        rows = [json.loads(line) for line in done.stdout.decode().splitlines()]
+        result = doubts(SVC(Spectrum(3), device="cpu"), TEXTS, given)
+        listed = result.ranked([row["id"] for row in ROWS], least)
+        assert [row["id"] for row in rows] == [ROWS[doubt.index]["id"] for doubt in listed]
+        for row, doubt in zip(rows, listed, strict=True):
+            assert (row["label"], row["suggested"]) == (given[doubt.index], doubt.suggested)
+            assert row["score"] == pytest.approx(doubt.score, abs=1e-6)
+            assert row["similar"] == ROWS[doubt.other]["id"] != row["id"]
+            assert row["similarity"] == pytest.approx(doubt.similarity, abs=1e-6)
+            assert row["kinds"] == list(doubt.kinds)
+        n = sum("label" in row["kinds"] for row in rows)
+        assert f"{n:,} of 90 labels are doubtful; {len(rows)} texts are listed" in done.stderr.decode()
+        out = tmp_path / "d.csv"
+        run("doubts", path, *READ, "--id", "id", *FAST, "--at-least", least, "-o", out, "--force")
+        cells = list(csv.DictReader(io.StringIO(out.read_text("utf-8"))))
+        assert [(x["id"], x["suggested"], float(x["score"])) for x in cells] == [
+            (x["id"], x["suggested"], x["score"]) for x in rows
+        ]
+
+
+def test_verified_authors(tmp_path):
+    writers, texts, labels = library(4, 3)
+    for i, (text, label) in enumerate(zip(texts, labels, strict=True)):
+        path = tmp_path / "authors" / label / f"{i:02}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "d.txt").write_text(writers[1](9, 600))
+    arguments = ["verify", tmp_path / "authors", tmp_path / "d.txt"]
+    [facts], shown = report(*arguments)["texts"], lines(*arguments)
+    result = verify(texts, labels, writers[1](9, 600))
+    own = result.as_dict()
+    assert facts["scores"] == pytest.approx(own["scores"])
+    assert facts["verdicts"] == own["verdicts"]
+    for author, score, verdict in zip(result.authors, facts["scores"], facts["verdicts"], strict=True):
+        [line] = [x for x in shown if x.startswith(author)]
+        assert verdict in line
+        assert f"{score:.2f}" in line or f"{100 * score:.0f} %" in line, line
+
+
+def test_an_update_is_a_training_on_all_texts_and_its_figures_are_those_of_both(corpus, tmp_path):
+    """For every kind of model that is updated."""
+    three = []
+    for row in ROWS:
+        n, many = len(row["text"]), ("a", "a;b", "b", "c;b")[len(row["text"]) % 4]
+        three.append({**row, "label": "abc"[n % 3], "n": n / 50, "many": many})
+    old, new = table(tmp_path / "old.csv", three[:60]), table(tmp_path / "new.csv", three[60:])
+    both = table(tmp_path / "both.csv", three)
+    kinds = {
+        "classes": ["--label", "label"],
+        "numbers": ["--regress", "n"],
+        "labels": ["--label", "many", "--multilabel", "--label-separator", ";"],
+        "calibrated": ["--label", "label", "--calibrate", "sigmoid"],
+        "one": ["--label", "label", "--one-class", "a"],
+    }
+    for kind, options in kinds.items():
+        model, whole = tmp_path / f"{kind}.textsvm", tmp_path / f"{kind}-both.textsvm"
+        run("train", old, "--text", "text", *options, *FAST, "-o", model)
+        before = load(model).predict([row["text"] for row in three[60:]])
+        values = report("update", model, new)
+        run("train", both, "--text", "text", *options, *FAST, "-o", whole)
+        first, second = (load(path).model_.decision_function(TEXTS) for path in (model, whole))
+        assert np.ravel(first) == pytest.approx(np.ravel(second), abs=2e-3), kind
+        assert values["new_documents"] == 30
+        if kind in ("classes", "calibrated"):
+            right = np.mean(before == np.array([row["label"] for row in three[60:]]))
+            assert values["accuracy_before"] == pytest.approx(right)
+            assert all(row["before"] != row["after"] for row in values["changed"])
+            change = values["accuracy_after"] - values["accuracy_before"]
+            gained = sum((x["after"] == x["label"]) - (x["before"] == x["label"]) for x in values["changed"])
+            assert change == pytest.approx(gained / 30)
+
+
+@pytest.mark.slow
+def test_a_second_process_predicts_the_same_bits(tmp_path):
+    expected = {}
+    for number, (name, (model, kind)) in enumerate(ESTIMATORS.items()):
+        texts, targets, new = data(kind)
+        fitted = clone(model).fit(texts, targets)
+        save(fitted, tmp_path / f"{number}.textsvm")
+        expected[str(number)] = (name, values(load(tmp_path / f"{number}.textsvm"), new).tolist(), new)
+    (tmp_path / "texts.json").write_text(json.dumps({key: new for key, (_, _, new) in expected.items()}))
+    code = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_laws_estimators import values
+from loading import load
+folder = Path(sys.argv[1])
+texts = json.loads((folder / "texts.json").read_text())
+print(json.dumps({key: values(load(folder / f"{key}.textsvm"), new).tolist() for key, new in texts.items()}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path, Path(__file__).parent],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    other = json.loads(done.stdout)
+    for key, (name, numbers, _) in expected.items():
+        assert other[key] == numbers, name
