@@ -1,15 +1,20 @@
 """What holds for the estimates of `textsvm label`: near-copies, texts outside the pool, costs of labels."""
 
 import os
+import random
 import stat
+from collections import Counter
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import curve_fit
+from test_label_page import ONE, corpus_of
 
 from textsvm.apps.label.files import Journal
-from textsvm.apps.label.learner import _left_out
+from textsvm.apps.label.learner import Learner, _left_out
 from textsvm.apps.label.machine import Machine
+from textsvm.apps.label.session import Session
 from textsvm.apps.label.strategies import labels_per_point, retrieval
 
 
@@ -65,3 +70,126 @@ def test_the_name_of_a_new_journal_survives_a_power_loss(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", synced)
     Journal(tmp_path / "labels.jsonl", False).close()
     assert tmp_path.stat().st_ino in folders
+
+
+# The session with its real learner
+
+WORDS = ["win", "cash", "prize", "lunch", "noon", "dinner", "train", "paper"]
+POOL = [" ".join(WORDS[(i * k + j) % 8] for j, k in enumerate((1, 3, 5))) + f" {i // 2}" for i in range(30)]
+
+
+def opened(folder, suggestions=None):
+    corpus = corpus_of(POOL)
+    learner = Learner(POOL, ["spam", "ham"], random_share=0.3)
+    return Session(corpus, Journal(folder / "labels.jsonl", ONE), learner, 0, suggestions or {})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_new_start_has_the_estimates_and_the_next_text_of_before(seed, tmp_path):
+    """After any answers, corrections, skips, undos and separated copies."""
+    draw, session = random.Random(seed), opened(tmp_path)
+    for _ in range(30):
+        shown = session.next()["text"]
+        if shown is None:
+            break
+        step, label = draw.random(), draw.choice(["spam", "ham", "ham", None])
+        if step < 0.7:
+            session.answer(shown["index"], shown["seen"], label)
+        elif step < 0.8 and session.overview()["undo"]:
+            session.undo(session.journal.events)
+        elif step < 0.9 and session.journal.answers:
+            index = session._number_of[draw.choice([*session.journal.answers])]
+            seen = session.show(index)["text"]["seen"]
+            session.answer(index, seen, label)
+        elif session.journal.answers:
+            session.separate(session._number_of[draw.choice([*session.journal.answers])])
+    session.learner.refresh()
+    before = session.overview()
+    shares = session.learner._sampled(np.arange(len(POOL)))
+    session.journal.close()
+    again = opened(tmp_path)
+    again.learner.refresh()
+    after = again.overview()
+    for name in ("labels", "history", "counts", "n", "by"):
+        assert after[name] == before[name]
+    for name in ("n_labelled", "n_random", "accuracy", "interval", "labels_per_point"):
+        assert after["progress"][name] == before["progress"][name]
+    assert again.learner._sampled(np.arange(len(POOL))).tolist() == shares.tolist()
+    assert again.learner.next() == session.learner.next()
+    again.journal.close()
+
+
+def test_pages_of_lists_cover_all_answers_and_all_texts_with_the_words(tmp_path):
+    session = opened(tmp_path)
+    for index in range(len(POOL)):
+        seen = session.show(index, by="anna")["text"]["seen"]
+        session.answer(index, seen, ["spam", "ham"][index % 2], "anna")
+    everything = [session.corpus.ids.index(name) for name in reversed(session.journal.own["anna"])]
+    listed, skip = [], 0
+    while page := session.history(skip, "anna")["history"]:
+        listed += [entry["index"] for entry in page]
+        skip += len(page)
+    assert listed == everything
+    assert len(everything) == len(POOL)
+    for words in ("win", "lunch noon", "1", "nothing"):
+        found, start = [], 0
+        while start is not None:
+            page = session.search(words, start, "anna")
+            found += page["entries"]
+            start = page["next"]
+        expected = [i for i, text in enumerate(POOL) if all(word in text for word in words.split())]
+        assert [entry["index"] for entry in found] == expected
+        for entry in found:
+            assert entry["answered"]
+            assert entry["label"] == ["spam", "ham"][entry["index"] % 2]
+    counts = dict(session.overview("anna")["counts"])
+    assert counts == {"spam": 15, "ham": 15}
+    session.journal.close()
+
+
+def test_suggestions_weigh_by_the_lower_end_of_their_share_beyond_chance(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = ["spam" if i % 3 else "ham" for i in range(30)]
+    given = [label if rng.random() < 0.85 else "spam" for label in truth]
+    session = opened(tmp_path, {f"t{i}": [label] for i, label in enumerate(given)})
+    for index in range(24):
+        session._desks[None].chosen[index] = "random" if index % 4 else "strategy"
+        if f"t{index}" not in session.journal.answers:
+            session.answer(index, 0, truth[index])
+    judged = session.judge_suggestions()
+    entries = {session._number_of[x.id]: x for x in session.journal.answers.values() if x.chosen == "random"}
+    pairs = [(given[i], entry.label) for i, entry in entries.items()]
+    n, right = len(pairs), sum(a == b for a, b in pairs)
+    assert 8 < right < n
+    low, high = stats.binomtest(right, n).proportion_ci(0.95, "exact")
+    chance = sum(
+        np.mean([a == x for a, _ in pairs]) * np.mean([b == x for _, b in pairs]) for x in ("spam", "ham")
+    )
+    assert (judged["n"], judged["right"]) == (n, right)
+    assert judged["interval"] == pytest.approx((low, high))
+    assert judged["weight"] == pytest.approx(max(0, (low - chance) / (1 - chance)))
+    session.journal.close()
+
+
+def test_the_answer_that_counts_is_that_of_most_people_or_the_decision(tmp_path):
+    """Of named people alone if there are any, over random answers and decisions."""
+    rng, session = np.random.default_rng(1), opened(tmp_path)
+    people, labels = [None, "anna", "ben", "cleo"], ["spam", "ham", None]
+    own, decided = {}, {}
+    for _ in range(150):
+        index, by = int(rng.integers(6)) * 5, people[rng.integers(4)]
+        label, name = labels[rng.integers(3)], f"t{index}"
+        if rng.random() < 0.1 and len(session.journal.answers_of_people(name)) > 1:
+            session.decide(index, session.journal.revisions[name, ""], label, by)
+            decided[name] = label
+        elif name not in session.journal.own[by] or rng.random() < 0.5:
+            session.answer(index, session.journal.revisions[name, by], label, by)
+            own[name, by] = label
+    assert decided
+    for name in {name for name, _ in own}:
+        named = [label for (text, by), label in own.items() if text == name and by]
+        votes = Counter(x for x in (named or [own[name, None]]) if x is not None)
+        best = [x for x, n in votes.items() if n == max(votes.values())]
+        expected = decided.get(name, best[0] if len(best) == 1 else None)
+        assert session.journal.answers[name].label == expected, name
+    session.journal.close()

@@ -1,5 +1,6 @@
 """What holds for all lessons of the mail filter: each counts once, and figures say what was seen before."""
 
+import numpy as np
 import pytest
 from command import run
 from mails import mail, taught_store
@@ -7,7 +8,7 @@ from test_mail_categories import of
 
 from textsvm.apps.mail import categories
 from textsvm.apps.mail.categories import NONE
-from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.filter import RECENT, Filter
 from textsvm.apps.mail.lessons import MAX_KEPT
 from textsvm.apps.mail.raw_message import RawMessage
 
@@ -83,3 +84,56 @@ def test_the_report_lists_as_many_mistakes_as_are_asked_for(tmp_path):
         subjects = [mail("ham", i).decode().split("\n")[1].removeprefix("Subject: ") for i in range(50, 54)]
         found.append(sum(subject in page for subject in subjects))
     assert found == [0, 2, 4]
+
+
+def test_the_status_counts_the_decisions_from_before_each_lesson(tmp_path):
+    """Wrong, unsure and false positives, of the last lessons alone, also after a new start."""
+    folder, expected = tmp_path / "store", []
+    with Filter(folder, create=True) as opened:
+        for i in range(RECENT // 2 + 8):
+            for kind in ("spam", "ham"):
+                # Some messages are of the other kind, so that decisions are wrong.
+                data = mail(kind, i, 6) if i % 5 else mail({"spam": "ham", "ham": "spam"}[kind], i, 6)
+                known = len({row.kind for row in opened.lessons.history()}) == 2
+                decision = opened.classify(data)
+                assert opened.learn(data, kind)
+                expected.append((kind, decision.kind) if known else None)
+                row = opened.lessons.history()[0]
+                assert (row.value, row.score) == ((decision.value, decision.score) if known else (None, None))
+                assert opened.classify(data).kind == kind  # a learnt message keeps its kind
+    with Filter(folder) as opened:
+        status = opened.status()
+        assert len(status.last) == RECENT
+        assert [row.id for row in status.last] == [row.id for row in opened.lessons.history()][:RECENT]
+    last = [pair for pair in expected[-RECENT:] if pair]
+    unsure = sum(said == "unsure" for _, said in last)
+    wrong = sum(true != said != "unsure" for true, said in last)
+    assert (status.spam, status.ham) == (RECENT // 2 + 8,) * 2
+    assert status.recent == (len(last), wrong, unsure, last.count(("ham", "spam")))
+    assert min(wrong, unsure) > 0
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_lessons_keep_every_field_in_another_store(texts, tmp_path):
+    """Also their time, category and sender; a store without texts has none of either."""
+    with Filter(tmp_path / "a", create=True) as opened:
+        for i in range(3):
+            opened.learn(mail("spam", i), "spam")
+            opened.learn(mail("ham", i), "ham")
+            opened.learn(of("newsletter", i), "newsletter")
+        before = [*opened.lessons.iterate(messages=True), *opened.categories.store().iterate(messages=True)]
+    exported = run("mail", "export", tmp_path / "all.jsonl", "--store", tmp_path / "a")
+    assert exported.returncode == 0, exported.stderr
+    options = [] if texts else ["--without-texts"]
+    imported = run("mail", "import", tmp_path / "all.jsonl", "--store", tmp_path / "b", *options)
+    assert imported.returncode == 0, imported.stderr
+    with Filter(tmp_path / "b") as opened:
+        after = [*opened.lessons.iterate(messages=True), *opened.categories.store().iterate(messages=True)]
+    assert sorted(lesson.digest for lesson in after) == sorted(lesson.digest for lesson in before)
+    for lesson in before:
+        other = next(x for x in after if (x.digest, x.kind) == (lesson.digest, lesson.kind))
+        assert other.learnt == lesson.learnt
+        assert np.array_equal(other.keys, lesson.keys)
+        assert np.array_equal(other.values, lesson.values)
+        shown = (lesson.subject, lesson.sender, lesson.message) if texts else ("", "", None)
+        assert (other.subject, other.sender, other.message) == shown

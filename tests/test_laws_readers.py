@@ -2,10 +2,15 @@
 
 import csv
 import json
+from collections import Counter
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from textsvm.errors import InputError
+from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.readers.corpus import ReadOptions
 from textsvm.readers.files import read_files
 from textsvm.readers.read import iterate_documents, read_corpus
@@ -74,3 +79,143 @@ def test_tables_that_are_read_in_turns_do_not_change_the_limit_of_each_other(wri
     read = [next(readings[0]), next(readings[1]), *readings[0], *readings[1]]
     assert len(read) == 10_001
     assert csv.field_size_limit() == before
+
+
+# Answers of several people
+
+
+def textbook_alpha(units):
+    """Krippendorff's alpha (2011) by the matrix of coincidences of values."""
+    units = [list(unit) for unit in units if len(unit) > 1]
+    names = sorted({value for unit in units for value in unit})
+    coincidences = np.zeros((len(names), len(names)))
+    for unit in units:
+        for i, first in enumerate(unit):
+            for j, second in enumerate(unit):
+                if i != j:
+                    coincidences[names.index(first), names.index(second)] += 1 / (len(unit) - 1)
+    totals = coincidences.sum(axis=1)
+    n = totals.sum()
+    observed = n - np.trace(coincidences)
+    expected = (n**2 - (totals**2).sum()) / (n - 1) if n > 1 else 0.0
+    return 1 - observed / expected if expected else np.nan
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=9))
+def test_alpha_is_that_of_the_textbook(units):
+    assert krippendorff_alpha(units) == pytest.approx(textbook_alpha(units), nan_ok=True)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_majority_is_counted(several, write):
+    """A label of more than half of the people, of several labels; else the commonest, and none of two."""
+    rng, rows, expected = np.random.default_rng(0), [], []
+    for i in range(80):
+        answers = [
+            sorted(rng.choice(["a", "b", "c"], size=rng.integers(1, 3 if several else 2), replace=False))
+            for _ in range(rng.integers(1, 6))
+        ]
+        rows += [
+            {"text": f"text {i}", "answer": "accept", "_annotator_id": f"p{k}", "accept": own}
+            for k, own in enumerate(answers)
+        ]
+        votes = Counter(label for own in answers for label in own)
+        most = max(votes.values())
+        if several:
+            best = tuple(sorted(label for label, n in votes.items() if 2 * n > len(answers)))
+            expected += [(f"text {i}", best)] * bool(best)
+        else:
+            best = [label for label, n in votes.items() if n == most]
+            expected += [(f"text {i}", best[0])] * (len(best) == 1)
+    path = write("p.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    corpus = read_corpus(path, label_separator=";" if several else None)
+    labels = [tuple(sorted(x)) for x in corpus.labels] if several else corpus.labels
+    assert list(zip(corpus.texts, labels, strict=True)) == expected
+
+
+# Places that messages name
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "json", "xlsx"])
+@pytest.mark.parametrize("wrong", [0, 1, 17, 29])
+def test_a_message_names_the_row_that_is_wrong(suffix, wrong, tmp_path):
+    rows = [{"text": f"a text {i}", "label": "ab"[i % 2], "n": "bad" if i == wrong else 1} for i in range(30)]
+    path, above = tmp_path / f"t.{suffix}", {"jsonl": 0, "json": 0}.get(suffix, 1)  # the header
+    if suffix == "xlsx":
+        book = pytest.importorskip("openpyxl").Workbook()
+        for row in [list(rows[0]), *(list(row.values()) for row in rows)]:
+            book.active.append(row)
+        book.save(path)
+    elif suffix in ("csv", "tsv"):
+        mark = "," if suffix == "csv" else "\t"
+        path.write_text(
+            "".join(mark.join(map(str, row)) + "\n" for row in [rows[0], *map(dict.values, rows)])
+        )
+    else:
+        path.write_text(
+            json.dumps(rows) if suffix == "json" else "".join(json.dumps(row) + "\n" for row in rows)
+        )
+    with pytest.raises(InputError, match=rf"(line|row) {wrong + 1 + above}\b"):
+        read_corpus(path, text="text", label="label", weight="n")
+
+
+def test_merged_cells_are_filled_to_their_last_row_and_hidden_sheets_left_out(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["text", "label"])
+    for i in range(9):
+        book.active.append([f"text {i}", f"block {i // 3}"])
+    for top in (2, 5, 8):
+        book.active.merge_cells(f"B{top}:B{top + 2}")
+    hidden = book.create_sheet("hidden", 0)
+    hidden.append(["text", "label"])
+    hidden.append(["not read", "x"])
+    hidden.sheet_state = "hidden"
+    book.save(tmp_path / "t.xlsx")
+    for sheet in (None, "all"):
+        corpus = read_corpus(tmp_path / "t.xlsx", sheet=sheet)
+        assert corpus.texts == [f"text {i}" for i in range(9)]
+        assert corpus.labels == [f"block {i // 3}" for i in range(9)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 20, 21, 500])
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "json", "txt", "arrays"])
+def test_every_row_is_read_once_and_in_order(suffix, n, tmp_path):
+    texts = [f"text number {i}" for i in range(n)]
+    path = tmp_path / ("t.json" if suffix == "arrays" else f"t.{suffix}")
+    rows = [{"text": text, "label": "ab"[i % 2], "more": None} for i, text in enumerate(texts)]
+    if suffix == "arrays":
+        path.write_text(json.dumps([list(rows[0]), *(list(row.values()) for row in rows)]))
+    elif suffix == "json":
+        path.write_text(json.dumps(rows))
+    elif suffix == "jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)))  # the last line without its end
+    elif suffix == "txt":
+        path.write_text("\n".join(f"{row['label']}\t{row['text']}" for row in rows))
+    else:
+        mark = "," if suffix == "csv" else "\t"
+        path.write_text(
+            "\r\n".join(
+                mark.join(row) for row in [["text", "label"], *((x["text"], x["label"]) for x in rows)]
+            )
+        )
+    corpus = read_corpus(path)
+    assert corpus.texts == texts
+    assert corpus.labels == ["ab"[i % 2] for i in range(n)]
+    assert len({*corpus.ids}) == n
+
+
+def test_fields_of_a_header_end_where_the_next_begins(write):
+    path = write("t.fasta", ">r1 kind=a b n=2 m=x=y\nACGTACGT\n>r2 n=3 kind=c m=z\nACGTTTTT\n")
+    corpus = read_corpus(path, label="kind", weight="n")
+    assert (corpus.labels, corpus.weights) == (["a b", "c"], [2.0, 3.0])
+
+
+def test_tasks_without_annotations_are_left_out(write):
+    choice = {"result": [{"from_name": "s", "type": "choices", "value": {"choices": ["a"]}}]}
+    tasks = [
+        {"id": i, "data": {"text": f"t{i}"}, "annotations": x} for i, x in enumerate([[choice], None, []])
+    ]
+    corpus = read_corpus(write("ls.json", json.dumps(tasks)))
+    assert (corpus.texts, corpus.labels) == (["t0"], ["a"])

@@ -1,10 +1,13 @@
 """What holds for the HTTP server: framing is bounded by the body, and seconds are counted as seconds."""
 
 import asyncio
+import json
 import re
+from collections import Counter
 
 import pytest
 from command import run
+from loading import load
 
 pytest.importorskip("httptools")
 
@@ -12,7 +15,7 @@ from test_http import serving
 
 from textsvm import SVC, CalibratedSVC, Spectrum, save
 from textsvm.apps.serve.app import BOUNDS, RequestLimits, Service
-from textsvm.apps.serve.worker import ServedModel, TextRequest
+from textsvm.apps.serve.worker import Refusal, ServedModel, TextRequest, Worker
 from textsvm.runtime import http
 from textsvm.runtime.http import Hosts, HttpAnswer, HttpRequest
 
@@ -88,3 +91,121 @@ def test_options_are_limits_of_the_server(tmp_path, monkeypatch):
         12345,
         3.5,
     )
+
+
+@pytest.fixture(scope="module")
+def short_model(tmp_path_factory):
+    """A model of three classes in a file."""
+    path = tmp_path_factory.mktemp("served") / "m.textsvm"
+    texts, labels = [f"word{k} " * 4 + str(i) for i in range(6) for k in range(3)], ["a", "b", "c"] * 6
+    save(SVC(Spectrum(3), device="cpu").fit(texts, labels), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "request_of"),
+    [
+        ("max_texts", 3, lambda n: {"texts": ["a text"] * n}),
+        ("max_characters", 10, lambda n: {"text": "x" * n}),
+        ("max_characters", 20, lambda n: {"texts": ["x", "y" * n]}),
+    ],
+)
+def test_limits_of_a_request_are_exact(name, least, request_of, short_model):
+    sent = []
+    worker = Worker(sent.extend)
+    worker.models["m"] = ServedModel("m", str(short_model))
+    worker.max_texts, worker.max_characters = 10**6, 10**6
+    setattr(worker, name, least)
+    statuses = []
+    for n in (least - 1, least, least + 1):
+        try:
+            worker._read(1, json.dumps(request_of(n)).encode())
+            statuses.append(200)
+        except Refusal as refusal:
+            statuses.append(refusal.args[0])
+    assert statuses == [200, 200, 413]
+
+
+def test_counters_are_those_of_the_requests(short_model):
+    """Texts, labels and options, over calls of several requests."""
+    answers = []
+    worker = Worker(answers.extend)
+    worker.models["m"] = ServedModel("m", str(short_model))
+    worker.max_texts, worker.max_characters = 100, 1000
+    texts = ["word0 word0", "word1 word1 word1", "word2", "", "word0 word1"]
+    requests = [{"texts": texts[: n + 1]} for n in range(5)] + [{"text": texts[2], "top": 2}, {"text": ""}]
+    for number, request in enumerate(requests, 1):
+        worker._start(number, json.dumps(request).encode())
+    while worker.jobs:
+        answers.extend(worker.call())
+    rows = {}
+    for number, status, body in answers:
+        assert status == 200
+        found = json.loads(body)
+        rows[number] = found.get("predictions", [found])
+    assert sorted(rows) == [*range(1, len(requests) + 1)]
+    own = load(short_model)
+    for number, request in enumerate(requests, 1):
+        asked = request.get("texts", [request.get("text")])
+        assert len(rows[number]) == len(asked)
+        for text, row in zip(asked, rows[number], strict=True):
+            label = own.predict([text])[0] if text else None
+            assert row.get("label") == label
+            assert len(row.get("top", [])) == (2 if "top" in request else 0)
+    labels = Counter(row["label"] for own in rows.values() for row in own if row.get("label"))
+    facts = worker.models["m"].as_dict()
+    assert facts["labels"] == labels
+    assert facts["counts"]["texts"] == labels.total()
+
+
+def test_metrics_are_sums_over_both_processes():
+    class Link:
+        def __init__(self, n):
+            self._n = n
+
+        async def describe(self):
+            counts = {"texts": self._n, "low_margins": 2 * self._n, "foreign_texts": 3}
+            labels = {"a": self._n, "b": 7}
+            training = {"symbols": 0.5, "margin": None}
+            return [{"name": "m", "counts": counts, "labels": labels, "training": training}]
+
+    async def metrics(*numbers):
+        service = Service({"m": "m.textsvm"}, RequestLimits(), print, Hosts())
+        service._link, service._apart = ([Link(n) for n in numbers] + [None])[:2]
+        service._failed["m"] += 4
+        return (await service(HttpRequest("GET", "/metrics", {}, None))).body.decode()
+
+    one, both = asyncio.run(metrics(5)), asyncio.run(metrics(5, 100))
+    for text, factor, n in ((one, 1, 5), (both, 2, 105)):
+        assert f'textsvm_texts_total{{model="m"}} {n}\n' in text
+        assert f'textsvm_low_margins_total{{model="m"}} {2 * n}\n' in text
+        assert f'textsvm_foreign_texts_total{{model="m"}} {3 * factor}\n' in text
+        assert f'textsvm_predictions_total{{model="m",label="a"}} {n}\n' in text
+        assert f'textsvm_predictions_total{{model="m",label="b"}} {7 * factor}\n' in text
+        assert 'textsvm_training_symbols{model="m"} 0.5\n' in text
+        assert "training_margin{" not in text
+        assert 'textsvm_reload_failures_total{model="m"} 4\n' in text
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_as_many_requests_wait_as_are_allowed(most):
+    async def statuses():
+        service = Service({}, RequestLimits(max_requests=most), print, Hosts())
+        service._link, release = object(), asyncio.Event()
+
+        async def ask(link, body):
+            await release.wait()
+            return HttpAnswer(200, b"{}")
+
+        service._ask = ask
+
+        async def read():
+            return b"{}"
+
+        requests = [HttpRequest("POST", "/predict", {}, read) for _ in range(most + 3)]
+        waiting = [asyncio.create_task(service(request)) for request in requests]
+        await asyncio.sleep(0.05)
+        release.set()
+        return sorted([(await task).status for task in waiting])
+
+    assert asyncio.run(statuses()) == [200] * most + [503] * 3
