@@ -45,3 +45,18 @@ def test_a_file_of_vectors_keeps_the_newest_half_and_whole_records(tmp_path, mon
         for text, vector in known.items():
             assert vector.tolist() == vectors[int(text)].tolist()
     assert len(VectorCache(path).known(texts)) < 50
+
+
+def test_vectors_are_the_same_without_a_home(tmp_path, monkeypatch):
+    """Then none are kept on disk."""
+    texts, files = ["abc", "de", "abc"], tmp_path / "cache"
+    files.mkdir()
+    monkeypatch.setattr(encoders, "cache_folder", lambda: files)
+    expected = Lengths("lengths", "digest").encode(encode(texts))
+    assert [path.name for path in files.iterdir()] == ["digest.vectors"]
+
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(encoders, "cache_folder", nowhere)
+    assert np.array_equal(Lengths("lengths", "digest").encode(encode(texts)), expected)

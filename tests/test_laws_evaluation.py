@@ -1,5 +1,7 @@
 """Statistics beside SciPy and scikit-learn on random inputs: ties, single classes, large numbers."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from scipy import stats
 from sklearn import metrics
 
 from textsvm import evaluate
+from textsvm.evaluation.estimate import verdict_on
 from textsvm.evaluation.metrics import average_precisions, break_even, precision_recall_f1, roc_area, scores
 from textsvm.evaluation.results import clopper_pearson, percentile_interval
 
@@ -145,3 +148,27 @@ def test_figures_of_the_positive_class_are_those_of_its_row():
         for name in ("precision", "recall", "f1"):
             assert results.metrics[name] == pytest.approx(row[name], nan_ok=True)
         assert results.metrics["f1"] == pytest.approx(results.metrics["f1[True]"], nan_ok=True)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_constant_answer_is_the_best_of_all(several):
+    """Of one label, or of any number of the commonest labels by micro-F1, whatever is judged."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        if several:
+            sets = [tuple(np.flatnonzero(rng.random(4) < [0.7, 0.5, 0.3, 0.1])) or (0,) for _ in range(30)]
+            truth = [tuple("abcd"[k] for k in own) for own in sets]
+        else:
+            truth = [str(label) for label in rng.choice(list("abc"), 30, p=[0.5, 0.3, 0.2])]
+        name = "micro_f1" if several else "accuracy"
+        verdict = verdict_on({name: 0.9}, truth, truth, "here")
+        counts = Counter(label for own in truth for label in own).most_common()
+        if not several:
+            assert verdict.constant == pytest.approx(counts[0][1] / 30)
+            assert counts[0][0] in verdict.answer
+            continue
+        total, best = sum(n for _, n in counts), []
+        for k in range(1, len(counts) + 1):
+            hits = sum(n for _, n in counts[:k])
+            best.append(2 * hits / (30 * k + total))
+        assert verdict.constant == pytest.approx(max(best))

@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.optimize import curve_fit
 from test_label_page import ONE, corpus_of
 
+from textsvm.apps.label import session as label_session
 from textsvm.apps.label.files import Journal
 from textsvm.apps.label.learner import Learner, _left_out
 from textsvm.apps.label.machine import Machine
@@ -119,7 +120,8 @@ def test_a_new_start_has_the_estimates_and_the_next_text_of_before(seed, tmp_pat
     again.journal.close()
 
 
-def test_pages_of_lists_cover_all_answers_and_all_texts_with_the_words(tmp_path):
+def test_pages_of_lists_cover_all_answers_and_all_texts_with_the_words(tmp_path, monkeypatch):
+    monkeypatch.setattr(label_session, "LISTED", 7)
     session = opened(tmp_path)
     for index in range(len(POOL)):
         seen = session.show(index, by="anna")["text"]["seen"]
