@@ -12,7 +12,7 @@ import types
 
 import numpy as np
 import pytest
-from command import fails
+from command import fails, run
 from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, vocabulary
 from loading import change
 from safetensors.numpy import load_file
@@ -201,6 +201,18 @@ def test_the_weight_is_chosen_for_the_texts(folder):
     model.fit(style, ["low", "up"] * 30)
     assert "encoder with weight 0: " in model.chosen_
     assert "encoder" not in spell(model.kernel_)
+
+
+def test_an_encoder_of_weight_0_is_in_no_estimate(folder, tmp_path):
+    """The kernel of the model does not have it, and held-out texts are judged by that kernel."""
+    rng, file = np.random.default_rng(0), tmp_path / "t.tsv"
+    texts = [" ".join("".join(rng.choice([*"abcdefgh"], 5)) for _ in range(4)) for _ in range(60)]
+    file.write_text(
+        "".join(f"up\t{text.upper()}\n" if i % 2 else f"low\t{text}\n" for i, text in enumerate(texts))
+    )
+    done = run("train", file, "-o", tmp_path / "m", "--encoder", folder)
+    assert b"encoder with weight 0:" in done.stderr
+    assert b"right on documents held out of training" in done.stdout
 
 
 def weighed(texts, labels, vectors):

@@ -195,19 +195,17 @@ class Weighing:
     def weights(self, grams: Sequence[Floats]) -> tuple[list[float], list[tuple[int, float]]]:
         """Weights of kernel matrices beside the first, and the errors after each step: (matrix, errors).
 
-        In each step the matrix with the largest gain in a smooth loss of the left-out margins, less its
-        standard error, is taken, with the weight of the largest gain: 0 unless a kernel clearly helps.
+        In each step the matrix and the weight with the largest gain in a smooth loss of the left-out margins,
+        less its standard error, are taken: weights are 0 unless a kernel clearly helps.
         """
         total, weights, margins = grams[0], [0.0] * len(grams), self.margins(grams[0])
         steps = [(0, float(np.mean(margins <= 0)))]
         while rest := [k for k in range(1, len(grams)) if not weights[k]]:
             tries = [(k, w, self.margins((1 - w) * total + w * grams[k])) for k in rest for w in WEIGHTS]
-            k, _, best = max(tries, key=lambda step: _gain(margins, step[2]))
+            k, weight, best = max(tries, key=lambda step: _gain(margins, step[2]))
             if _gain(margins, best) <= 0:
                 break
-            own = [step for step in tries if step[0] == k]
-            _, weight, best = max(own, key=lambda step: _gain(margins, step[2], errors=0))
-            weights = [(1 - weight) * former for former in weights]
+            weights = [(1 - weight) * own for own in weights]
             weights[k], total, margins = weight, (1 - weight) * total + weight * grams[k], best
             steps.append((k, float(np.mean(margins <= 0))))
         return weights[1:], steps
@@ -250,7 +248,7 @@ def weigh_parts(
         default, gram = weighing.joined(default, of)
         weights, steps = weighing.weights([gram, *map(weighing.gram, kernels)])
         default = replace(default, parts=tuple(zip(weights, kernels, strict=True)))
-        reason = ": the largest gain in left-out margins, beyond its standard error, on "
+        reason = ": the largest gain in left-out margins less its standard error, on "
         reason += f"{len(weighing.rows):,} texts"
         errors = "errors " + ", ".join(
             f"{f'with {names[k - 1]} ' if k else ''}{error:.1%}" for k, error in steps
@@ -268,11 +266,11 @@ def _weighed(classes: Ints) -> Ints:
     return rows[_subset(classes[rows], MOST_WEIGHED, 2)] if len(several) > 1 else rows[:0]
 
 
-def _gain(margins: Floats, others: Floats, errors: float = 1) -> float:
-    """Gain of other margins in a smooth loss: the mean less so many standard errors."""
+def _gain(margins: Floats, others: Floats) -> float:
+    """Lower bound of the gain of other margins in a smooth loss: the mean less its standard error."""
     losses = [scipy.special.expit(-own / max(np.abs(own).mean(), 1e-12)) for own in (margins, others)]
     gain = losses[0] - losses[1]
-    return float(gain.mean() - errors * gain.std() / np.sqrt(len(gain)))
+    return float(gain.mean() - gain.std() / np.sqrt(len(gain)))
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:

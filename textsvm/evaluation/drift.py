@@ -236,7 +236,7 @@ def decide_sample(
     kernel = model.kernel if is_default(settings.kernel) else settings.kernel
     assert record.C is not None
     memory = Compute(settings.compute_options.memory)
-    settings = replace(settings, kernel=kernel, C=record.C, loss=record.loss, compute=memory)
+    settings = replace(settings, kernel=kernel, C=record.C, loss=record.loss, compute=memory, encoder=None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -227,7 +227,7 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         return None
     if len(training) > MOST:
         raise TooMuchWork(f"cross-validation of more than {MOST:,} documents takes long")
-    settings = replace(settings, kernel=kernel.__sklearn_clone__())
+    settings = replace(settings, kernel=kernel.__sklearn_clone__(), encoder=None)
     if isinstance(settings, ClassifierSettings) and record.C is not None:
         settings = replace(settings, C=record.C, loss=record.loss)
     try:
