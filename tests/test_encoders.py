@@ -302,7 +302,8 @@ def test_values_are_means_of_weights_of_tokens(tmp_path, folder, encoder):
     save(model, tmp_path / "m", texts=False)
     loaded = load(tmp_path / "m")
     tokens = loaded.support.weights.tokens
-    by_token = dict(zip(tokens.names, tokens.weights[:, 0], strict=True))
+    names = tokens.names(np.arange(len(tokens.weights)))
+    by_token = dict(zip(names, tokens.weights[:, 0], strict=True))
     by_id = np.array([by_token[token] for token in encoder.vocabulary])
     test = [*train, *hostile(100)]
     ids = encoder.tokenise([normalise(text, keep_case=True).replace("\ud800", "\ufffd") for text in test])

@@ -120,7 +120,7 @@ def shown(model, labels, visit, tmp_path, calibration):  # noqa: F811
     plain = plain_model(model.fit(TEXTS, labels))
     plain.calibration.clear()
     plain.calibration.update(calibration)
-    (tmp_path / "page.html").write_bytes(page_of(plain, pack(plain)))
+    (tmp_path / "page.html").write_bytes(b"".join(page_of(plain, pack(plain))))
     page = visit(tmp_path / "page.html")
     page.locator("#text").fill("cash at noon")
     page.wait_for_function("document.querySelector('#answer strong')")

@@ -188,7 +188,7 @@ def test_damaged_tokenizers_with_a_right_checksum():
             else 2 * int(words[tokenizer]) + int(rng.integers(15))
         )
         copy[place] = rng.choice([0, 1, 2, 5, 257, 1 << 16, 1 << 31, 0xFFFFFFFF, copy[place] ^ 4])
-        exported = CModel(with_checksum(copy.tobytes()))
+        exported = CModel(with_checksum(bytearray(copy.tobytes())))
         errors.append(exported.error)
         for text in TEXTS[:60] if not exported.error else []:
             exported.try_decide(text.encode())

@@ -48,7 +48,7 @@ def packed(kernel: Any) -> np.ndarray:
 
 
 def error_of(words: np.ndarray) -> int:
-    return CModel(with_checksum(words.tobytes())).error
+    return CModel(with_checksum(bytearray(words.tobytes()))).error
 
 
 def flipped(data: bytes) -> list[tuple[int, int]]:
@@ -119,7 +119,7 @@ def test_damaged_headers_with_a_right_checksum_in_javascript(file, tmp_path):
         copy = words.copy()
         place = about + int(rng.integers(20)) if number < 20 else int(rng.integers(4, 36))
         copy[place] = rng.choice([0, 1, 2, 5, 40, 1 << 16, 1 << 31, 0xFFFFFFFF, copy[place] ^ 4])
-        (tmp_path / f"{number}.bin").write_bytes(with_checksum(copy.tobytes()))
+        (tmp_path / f"{number}.bin").write_bytes(with_checksum(bytearray(copy.tobytes())))
     script = """
         const results = [];
         for (let number = 0; number < 150; number++)

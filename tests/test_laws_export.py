@@ -61,4 +61,4 @@ def beyond(kind, content):
 def test_the_first_index_that_does_not_exist_is_refused_in_c(kind):
     content = pack(plain_model(SVC(Spectrum(3), device="cpu").fit(["win cash", "at noon"], ["a", "b"])))
     assert CModel(content).error == 0
-    assert CModel(with_checksum(beyond(kind, content).tobytes())).error == NO_MODEL
+    assert CModel(with_checksum(bytearray(beyond(kind, content).tobytes()))).error == NO_MODEL

@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 from command import run
+from hypothesis import given
+from hypothesis import strategies as st
 from loading import load
 
 from textsvm import (
@@ -23,7 +25,7 @@ from textsvm import (
     Sum,
     save,
 )
-from textsvm.model.top_features import merge
+from textsvm.model.top_features import Occurrences, merge
 
 TEXTS = [
     "win cash now",
@@ -159,6 +161,11 @@ WHOLE = ("invoice ", 1.0, ("nvoic", "invoi", "voice", "oice ", "oic"))
 )
 def test_neighbouring_substrings_are_merged(pairs, text, most, expected):
     assert [(each.text, each.weight, each.merged) for each in merge(pairs, text.count, most)] == expected
+
+
+@given(st.text("ab\U0001f600\ud800", max_size=30), st.text("ab\U0001f600\ud800", max_size=6))
+def test_occurrences_are_those_of_python(text, string):
+    assert Occurrences(text).count(string) == text.count(string)
 
 
 def test_command_line(tmp_path):

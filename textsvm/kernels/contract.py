@@ -12,7 +12,7 @@ A kernel (`textsvm.kernels.base.Kernel`) has parameters, `check`, `fit`, `rows`,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -145,7 +145,7 @@ class FeatureWeights:
     """Names and weights of the features of a kernel."""
 
     kind: str  #: "substrings", "words" or "numbers"
-    names: NDArray[np.object_]  #: shape (n_features,)
+    names: Callable[[Ints], NDArray[np.object_]]  #: Of some features, given by ascending numbers
     weights: Floats  #: shape (n_features, n_machines)
     kernel: Any = None  #: The kernel, if it is a term of a sum
 
@@ -160,7 +160,7 @@ class FeatureTable:
     span: int
     values: Floats  #: shape (n_patterns,): Value of an occurrence; 1 for plain counts
     times: int  #: Factor of the squares of these features in k(s, s)
-    codes: Ints  #: shape (n, p): Codes of the symbols of each known string
+    codes: AnyArray  #: shape (n, p): Codes of the symbols of each known string
     factors: Floats | None  #: shape (n,): Learnt factor of each string; None: 1
     #: shape (n,): Number of rows of `weights` of each string. Intersection kernels have a row for each
     #: occurrence up to the largest count, all others have a single row.

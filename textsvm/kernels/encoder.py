@@ -85,7 +85,7 @@ class EncoderWeights(NumberWeights):
         assert isinstance(linear, LinearWeights)
         ids, by_number = encoder.vocabulary, (linear.weights / self.standard.scale).T
         weights = (encoder.embeddings[[*ids.values()]] - self.standard.mean) @ by_number
-        return FeatureWeights("tokens", np.array([*ids], object), weights, self.kernel)
+        return FeatureWeights("tokens", np.array([*ids], object).__getitem__, weights, self.kernel)
 
     def named(self, examples: Any) -> list[FeatureWeights]:
         return [self.tokens] if isinstance(self.kernel.encoder, StaticEncoder) else super().named(examples)
@@ -105,10 +105,11 @@ class EncoderPredictor(StandardisedRows):
         """All that prediction needs, for export; InputError without weights of tokens."""
         kernel = self._kernel
         tokens = EncoderWeights(LinearWeights(self._rows.weights), self._standard, kernel).tokens
-        place, codes = np.zeros((1, 1), int), np.arange(len(tokens.names))[:, None]
+        place, numbers = np.zeros((1, 1), int), np.arange(len(tokens.weights))
+        names, codes = tokens.names(numbers), numbers[:, None]
         rows = np.ones(len(codes), np.int64)
         table = FeatureTable(place, 1, np.ones(1), 1, codes, None, rows, tokens.weights)
-        return [FeatureTerm(kernel, kernel.structure.view, tokens.names, "count", False, [table], mean=True)]
+        return [FeatureTerm(kernel, kernel.structure.view, names, "count", False, [table], mean=True)]
 
     def contributions(self, others: Any, mixes: Floats) -> Contributions:
         if not isinstance(self._kernel.encoder, StaticEncoder):

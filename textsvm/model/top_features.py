@@ -17,12 +17,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from heapq import nlargest
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Json
+from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.contract import FeatureWeights
@@ -94,7 +95,9 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
     tables = feature_weights(machines)
     if not tables:
         raise AttributeError(f"the kernel {spell(kernel)} has no list of features with weights")
-    names = [part.names if len(tables) == 1 else f"{spell(part.kernel)}__" + part.names for part in tables]
+    names = [part.names(np.arange(len(part.weights))) for part in tables]
+    if len(tables) > 1:
+        names = [f"{spell(part.kernel)}__" + own for part, own in zip(tables, names, strict=True)]
     return np.concatenate(names), np.concatenate([as_dense(table.weights) for table in tables]).T
 
 
@@ -112,25 +115,26 @@ def top_features(
     tables = feature_weights(machines)
     if not tables and machines.support.kernel.structure.examples == "vectors":
         raise InputError("a model of vectors has no texts, so it has no list of features")
-    support, texts, size = machines.support.documents, list[str](), 0
+    documents, texts, size = machines.support.documents, list[str](), 0
     if any(table.kind.endswith("substrings") for table in tables):
-        while len(texts) < len(support) and size <= MAX_SYMBOLS:  # of the first support vectors
-            texts.append(support.shown(len(texts)))
+        while len(texts) < len(documents) and size <= MAX_SYMBOLS:  # of the first support vectors
+            texts.append(documents.shown(len(texts)))
             size += len(texts[-1])
-    count = lru_cache(None)("\0".join(texts).count)
+    mixes, shown = _class_mixes(rule)
+    chosen = [k for k, label in enumerate(shown) if labels is None or label in labels]
+    if tables:
+        count = lru_cache(None)(Occurrences("\0".join(texts)).count)
+        of_tables = [_heaviest(table, mixes[chosen], n, count) for table in tables]
+        named = zip(chosen, zip(*of_tables, strict=True), strict=True)
+        pairs = [(shown[k], zip(tables, lists, strict=True)) for k, lists in named]
+        return [TopFeatures(label, table.kind, heavy) for label, lists in pairs for table, heavy in lists]
     result = []
-    for mix, label in zip(*_class_mixes(rule), strict=True):
-        if labels is not None and label not in labels:
-            continue
-        if tables:
-            result += [_heaviest(label, table, table.weights @ mix, n, count) for table in tables]
-        else:
-            coef = mix @ machines.dual_coef
-            documents = machines.support.documents
-            order = np.argsort(-coef, kind="stable")[:n].tolist() if len(documents) else []
-            heaviest = [Feature(documents.shown(i), float(coef[i])) for i in order if coef[i] > 0]
-            patterns = _by_attribution(machines.support, label, coef, n)
-            result.append(patterns or TopFeatures(label, "training documents", heaviest))
+    for k in chosen:
+        coef = mixes[k] @ machines.dual_coef
+        order = np.argsort(-coef, kind="stable")[:n].tolist() if len(documents) else []
+        heaviest = [Feature(documents.shown(i), float(coef[i])) for i in order if coef[i] > 0]
+        patterns = _by_attribution(machines.support, shown[k], coef, n)
+        result.append(patterns or TopFeatures(shown[k], "training documents", heaviest))
     return result
 
 
@@ -145,14 +149,59 @@ def _class_mixes(rule: Rule) -> tuple[Floats, list[Any]]:
     return np.stack([-mixes[0], mixes[0]]), [negative, positive]
 
 
-def _heaviest(label: object, table: FeatureWeights, weights: Floats, n: int, count: Count) -> TopFeatures:
-    substrings = table.kind.endswith("substrings")
-    most = min(CANDIDATES * max(n, 30) if substrings else n, len(weights))
-    heavy = np.flatnonzero(weights >= np.partition(weights, -most)[-most]) if most else np.arange(0)
-    order = heavy[np.argsort(-weights[heavy], kind="stable")[:most]].tolist()
-    pairs = [(str(table.names[i]), float(weights[i])) for i in order if weights[i] > 0]
-    features = merge(pairs, count, n) if substrings else [Feature(*pair) for pair in pairs]
-    return TopFeatures(label, table.kind, features[:n])
+def _heaviest(table: FeatureWeights, mixes: Floats, n: int, count: Count) -> list[list[Feature]]:
+    """The heaviest features of a table for each class."""
+    substrings, of_classes = table.kind.endswith("substrings"), list[dict[int, float]]()
+    most = min(CANDIDATES * max(n, 30) if substrings else n, len(table.weights))
+    for mix in mixes:
+        weights = table.weights @ mix
+        heavy = np.flatnonzero(weights >= np.partition(weights, -most)[-most]) if most else np.arange(0)
+        order = heavy[np.argsort(-weights[heavy], kind="stable")[:most]].tolist()
+        of_classes.append({i: float(weights[i]) for i in order if weights[i] > 0})
+    numbers = sorted({*chain.from_iterable(of_classes)})
+    names = dict(zip(numbers, table.names(np.array(numbers, np.int64)).tolist(), strict=True))
+    features = []
+    for heaviest in of_classes:
+        pairs = [(str(names[i]), weight) for i, weight in heaviest.items()]
+        features.append(merge(pairs, count, n) if substrings else [Feature(*pair) for pair in pairs])
+    return features
+
+
+class Occurrences:
+    """Counts strings in a text, as `str.count`, by the places of its runs of `MIN_LENGTH` symbols."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        keys = self._keys(self.codes)
+        self.order = np.argsort(keys)
+        self.keys = keys[self.order]
+
+    @staticmethod
+    def _keys(codes: AnyArray) -> AnyArray:
+        """A number of 63 bits for each run."""
+        keys = np.zeros(max(len(codes) - MIN_LENGTH + 1, 0), np.uint64)
+        for k in range(MIN_LENGTH):
+            keys = keys << np.uint64(21) | codes[k : k + len(keys)]
+        return keys
+
+    def count(self, string: str) -> int:
+        """Number of occurrences that do not overlap."""
+        codes = np.frombuffer(string.encode("utf-32-le", "surrogatepass"), np.uint32)
+        runs = self._keys(codes)
+        if not len(runs):
+            return self.text.count(string)
+        starts, stops = np.searchsorted(self.keys, runs), np.searchsorted(self.keys, runs, "right")
+        rarest = int((stops - starts).argmin())
+        places = self.order[starts[rarest] : stops[rarest]] - rarest
+        places = places[(places >= 0) & (places <= len(self.codes) - len(codes))]
+        for k, code in enumerate(codes):
+            places = places[self.codes[places + k] == code]
+        number, end = 0, 0
+        for place in np.sort(places).tolist():
+            if place >= end:
+                number, end = number + 1, place + len(codes)
+        return number
 
 
 def merge(pairs: Sequence[tuple[str, float]], count: Count, n: int | None = None) -> list[Feature]:

@@ -83,10 +83,9 @@ def pack_table(
     table: FeatureTable, hashes: tuple[Hashes, Hashes], before: Sequence[PackedTable]
 ) -> PackedTable:
     """Sort the strings of a table by bucket; weights of repeated occurrences are cumulated."""
-    parts = [string_keys(codes, hashes) for codes in (table.codes[:, :-1], table.codes[:, 1:])]
     tags = before[0].tags if before else np.empty(0, np.uint64)
-    places = [np.minimum(np.searchsorted(tags, part), len(tags) - 1) for part in parts if len(tags)]
-    closed = len(tags) > 0 and all((tags[at] == part).all() for at, part in zip(places, parts, strict=True))
+    parts = (string_keys(codes, hashes) for codes in (table.codes[:, :-1], table.codes[:, 1:]))
+    closed = len(tags) > 0 and all(_contains(tags, part) for part in parts)
     keys = string_keys(table.codes, hashes)
     order = np.argsort(keys)  # which is also the order of the buckets
     keys = keys[order]
@@ -95,6 +94,12 @@ def pack_table(
     factors = None if table.factors is None else table.factors[order]
     rows, more = _ordered_rows(table, order)
     return PackedTable(table, bucket_starts(keys), keys, factors, rows, more, closed)
+
+
+def _contains(keys: AnyArray, others: AnyArray) -> bool:
+    """Whether sorted keys contain all others."""
+    others = np.sort(others)  # neighbours are found in the cache
+    return bool((keys[np.minimum(np.searchsorted(keys, others), len(keys) - 1)] == others).all())
 
 
 def bucket_starts(keys: AnyArray) -> AnyArray:
@@ -230,12 +235,12 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytearr
     about = json.dumps(to_json(plain.about)).encode()
     header[34:36] = out.add(about), len(about)
     header[3] = out.units
-    return with_checksum(header.astype("<u4").tobytes() + b"".join(out.parts))
+    return with_checksum(bytearray().join([header.astype("<u4").tobytes(), *out.parts]))
 
 
-def with_checksum(content: bytes) -> bytearray:
-    """A model file with the checksum of its words in its header."""
-    words = np.frombuffer(summed := bytearray(content), np.uint32)
+def with_checksum(content: bytearray) -> bytearray:
+    """A model file, with the checksum of its words in its header."""
+    words = np.frombuffer(content, np.uint32)
     words[CHECKSUM : CHECKSUM + 2] = 0
     sums = np.zeros(2, np.uint32)
     for first in range(0, len(words), 1 << 16):  # parts that stay in the cache
@@ -244,7 +249,7 @@ def with_checksum(content: bytes) -> bytearray:
         x = mix(part ^ places)
         sums += np.array([x, x * (x | np.uint32(1))]).sum(axis=1, dtype=np.uint32)
     words[CHECKSUM : CHECKSUM + 2] = sums
-    return summed
+    return content
 
 
 def _term_words(

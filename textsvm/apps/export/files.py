@@ -84,24 +84,24 @@ def write_plain_model(plain: PlainModel, target: Path, to: str, title: str | Non
     """Write the files of a format and return their paths."""
     if to != "page" and title is not None:
         raise InputError(f"a title is for pages, not for the format {to}")
-    contents: Sequence[bytes | bytearray]
+    contents: Sequence[Sequence[bytes | bytearray]]
     if to == "onnx":
         try:
             from textsvm.apps.export.onnx import onnx_of
         except ModuleNotFoundError as error:
             raise InputError("the format onnx needs the package onnx: pip install onnx") from error
-        contents = [onnx_of(plain)]
+        contents = [[onnx_of(plain)]]
     elif to == "page":
         contents = [page_of(plain, pack(plain), title)]
     else:
         model = pack(plain)
-        contents = [model if name.endswith(".bin") else source_of(name) for name in FORMATS[to]]
+        contents = [[model if name.endswith(".bin") else source_of(name)] for name in FORMATS[to]]
     paths = paths_of(target, to)
     if len(paths) > 1:
         target.mkdir(exist_ok=True)
     for path, content in zip(paths, contents, strict=True):
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
+        with replacing(path) as temporary, open(temporary, "wb") as stream:
+            stream.writelines(content)
     return paths
 
 
@@ -161,8 +161,8 @@ _LEADS = {
 }
 
 
-def page_of(plain: PlainModel, content: bytes | bytearray, title: str | None = None) -> bytes:
-    """The page; `content` is the model file."""
+def page_of(plain: PlainModel, content: bytes | bytearray, title: str | None = None) -> list[bytes]:
+    """Parts of the page; `content` is the model file."""
     classes = [*map(name_of, plain.classes or [])]
     shown = max(1, sum(total <= MOST_SHOWN for total in accumulate(len(name) + 2 for name in classes)))
     names = ", ".join(cut(name, MOST_SHOWN) for name in classes[:shown])
@@ -174,7 +174,8 @@ def page_of(plain: PlainModel, content: bytes | bytearray, title: str | None = N
     question = f"{' or '.join(classes)}?"
     title = title or (question if classes and len(question) <= MOST_TITLE else "Try the model")
     page = html_page(title, _LEADS[plain.task].format(names), body, data, script=script)
-    return page.encode().replace(b'"model">\0', b'"model">' + base64.b64encode(content))
+    before, mark, after = page.partition('"model">\0')
+    return [before.encode(), mark[:-1].encode(), base64.b64encode(content), after.encode()]
 
 
 def _example(plain: PlainModel) -> list[str]:

@@ -471,11 +471,14 @@ def _table(
         has_row |= factors[pmers] != unknown
     rows = np.where(has_row, np.maximum(rows, 1), 0)
     row = row[number <= rows[owner]]
-    weights = np.zeros((len(row), vectors.weights.shape[1]))
-    weights[row >= 0] = vectors.weights[row[row >= 0]]
+    if len(row) and row[0] >= 0 and (np.diff(row) == 1).all():  # nearly always
+        weights = np.asarray(vectors.weights[row[0] : row[0] + len(row)], np.float64)
+    else:
+        weights, used = np.zeros((len(row), vectors.weights.shape[1])), row >= 0
+        weights[used] = vectors.weights[row[used]]
     p = codes.shape[1]
     return FeatureTable(
-        np.arange(p)[None], p, np.ones(1), 1, codes[has_row].astype(np.int64),
+        np.arange(p)[None], p, np.ones(1), 1, codes[has_row],
         None if factors is None else factors[pmers][has_row], rows[has_row], weights,
     )  # fmt: skip
 

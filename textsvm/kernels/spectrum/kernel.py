@@ -46,6 +46,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textsvm.arrays import Array, Arrays, Bools, Floats, Floats32, Ints, Ints32, UnsignedInts, runs_of
 from textsvm.errors import DamagedModel, InputError
@@ -138,12 +139,17 @@ class SpectrumWeights:
 
     def named(self, examples: Documents | MultiView) -> list[FeatureWeights]:
         kernel, vectors = self.kernel, self.vectors
-        features = np.flatnonzero(vectors.row[:-1] >= 0)
-        pmers = np.searchsorted(vectors.starts, features, "right") - 1
-        names = pmer_names(vectors.vocabulary, pmers, kernel.structure.read(examples).alphabet)
-        if kernel.weight == "intersection":
-            numbers = (features - vectors.starts[pmers] + 1).astype(str).astype(object)
-            names = np.where(numbers == "1", names, names + ">=" + numbers)
+        alphabet = kernel.structure.read(examples).alphabet
+
+        def names(numbers: Ints) -> NDArray[np.object_]:
+            features = np.flatnonzero(vectors.row[:-1] >= 0)[numbers]
+            pmers = np.searchsorted(vectors.starts, features, "right") - 1
+            names = pmer_names(vectors.vocabulary, pmers, alphabet)
+            if kernel.weight != "intersection":
+                return names
+            counts = (features - vectors.starts[pmers] + 1).astype(str).astype(object)
+            return np.where(counts == "1", names, names + ">=" + counts)
+
         kind = "substrings" if kernel.tokens == "characters" else "words"
         kind = f"counted {kind}" if kernel.weight == "intersection" else kind
         return [FeatureWeights(kind, names, vectors.weights.astype(np.float64, copy=False))]

@@ -238,7 +238,7 @@ class LinearWeights:
 
     def named(self, examples: Any) -> list[FeatureWeights]:
         names = np.array([f"x{i}" for i in range(self.weights.shape[1])], object)
-        return [FeatureWeights("numbers", names, self.weights.T)]
+        return [FeatureWeights("numbers", names.__getitem__, self.weights.T)]
 
     def state(self, tolerance: float) -> Arrays:
         return {"weights": self.weights}
