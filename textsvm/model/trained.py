@@ -298,31 +298,17 @@ class TrainedModel:
         return self.rule.probabilities(self.decision_function(X, progress))
 
     def predict_set(self, X: object, coverage: float = 0.95, per_class: bool = False) -> Bools:
-        """Prediction sets: classes of each text that include the true class with the promised probability.
+        """Prediction sets: classes of each text that include the true class with the probability `coverage`.
 
-        Parameters
-        ----------
-        X : n texts
-        coverage : float
-            Probability that the set holds the true class, above 0 and below 1.
-        per_class : bool
-            Whether the coverage holds for each class rather than on average over all texts.
-
-        Returns
-        -------
-        bool array, shape (n, n_classes)
-            Columns in the order of the classes; at least one class per row.
+        The probability is above 0 and below 1, and holds on average over all texts, or for each class. The
+        result has shape (n, n_classes), in the order of the classes, and at least one class per row.
         """
         return self.calibrated().conformity.sets(self.predict_proba(X), coverage, per_class)
 
     def predict_known(self, X: object, rejected: float = 0.05) -> Bools:
         """Whether each text is like a known class, shape (n,), by `score_samples`.
 
-        Parameters
-        ----------
-        X : n texts
-        rejected : float
-            Largest share of texts of the classes that is rejected, above 0 and below 1.
+        At most this share of texts of the classes, above 0 and below 1, is rejected.
         """
         return self.calibrated().conformity.known(self.decision_function(X), rejected)
 
@@ -346,20 +332,10 @@ class TrainedModel:
         return self.rule
 
     def top_features(self, n: int = 30, labels: Collection[object] | None = None) -> list[TopFeatures]:
-        """The `n` features with the largest weights for each class.
+        """The `n` features with the largest weights for each class or direction, or for each of `labels`.
 
-        Parameters
-        ----------
-        n : int
-        labels : collection, optional
-            The classes to report; all by default.
-
-        Returns
-        -------
-        list of TopFeatures
-            A class or direction each, with `label`, `kind` ("substrings", "words", "numbers", "patterns" or
-            "training documents") and `features`, which have `text`, `weight` and `merged`. A sum of kernels
-            has an element for each term.
+        An element has `label`, `kind` ("substrings", "words", "numbers", "patterns" or "training documents")
+        and `features`, which have `text`, `weight` and `merged`. A sum of kernels has one for each term.
         """
         with self.at_work(devices.select("cpu")):
             return top_features(self.predictor, self.rule, n, labels)

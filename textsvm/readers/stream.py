@@ -245,14 +245,9 @@ def incoming_documents(
 ) -> Iterator[Corpus]:  # fmt: skip
     """Documents to classify, in batches as they arrive; labels are ignored.
 
-    Parameters
-    ----------
-    paths, format, **options
-        As in `read_documents`. Ids are the same, but repeated ids are not numbered.
-    failed : callable
-        Called with the InputError of each unreadable path if there are several; the others are read.
-    say : callable
-        Called with the `Corpus.reading_line` of each path, after a stream of rows has begun or at its end.
+    Ids are those of `read_documents`, but repeated ids are not numbered. `failed` is called with the
+    InputError of each unreadable path if there are several, and the others are read; `say` with the
+    `Corpus.reading_line` of each path, after a stream of rows has begun or at its end.
     """
     names, settings = list(paths), ReadOptions(format, labelled=False, **options)
     ahead = _ReadAhead()

@@ -60,20 +60,9 @@ SHARE = 0.3
 class OnlineMachine:
     """The exact C-SVM over sets of features, kept at its optimum while examples are added and removed.
 
-    Parameters
-    ----------
-    C : float
-        Upper bound of the dual variables, > 0.
-    tol : float
-        Largest violation of the optimality conditions to accept, in units of decision values, > 0.
-    budget : int, optional
-        Number of examples to keep: `settle` removes the most `redundant` of any further examples.
-    memory : int
-        Bytes for rows of the kernel matrix.
-    free_bias : bool
-        Whether the bias is optimised; otherwise it is 0.
-    blocks : int
-        Number of blocks of keys, 1 to 4, whose values in an example may differ (`SparseRows`).
+    `tol` is the largest violation of the optimality conditions, in units of decision values. Beyond `budget`
+    examples `settle` removes the most `redundant`. `memory` bytes are for rows of the kernel matrix. The
+    values of an example may differ between 1 to 4 `blocks` of keys. Without `free_bias` the bias is 0.
     """
 
     def __init__(

@@ -110,15 +110,10 @@ def without_surrogates(characters: Documents) -> Documents:
 
 
 class StaticEncoder(TextEncoder):
-    """Mean of the vectors of the tokens of a text.
+    """Mean of the vectors of the tokens of a text; `name` is for messages and notation.
 
-    Parameters
-    ----------
-    arrays : dict
-        "embeddings", (V, d), a row for each token; of int8 with "scale", (V,). "tokenizer", the bytes of
-        tokenizer.json.
-    name : str
-        For messages and notation.
+    `arrays` are "embeddings", (V, d), a row for each token, of int8 with "scale", (V,); and "tokenizer", the
+    bytes of tokenizer.json.
     """
 
     def __init__(self, arrays: Arrays, name: str) -> None:

@@ -59,18 +59,11 @@ _IGNORABLE, _JOINING, _SPACED = (
 def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, keep_case: bool = False) -> str:
     """Normalise a text to the form that kernels compare.
 
-    Parameters
-    ----------
-    text : str
-    form : {"unicode", "paper", "none"}
-        "unicode": NFKC without default-ignorable code points (soft hyphens, zero-width characters) where the
-        script does not need them, case folded, runs of white space collapsed to a space, stripped.
-        "paper": the form of the papers' experiments: lower case, every run of characters outside a-z0-9
-        becomes a space. "none": unchanged.
-    punctuation : bool
-        False replaces punctuation and symbols (Unicode categories P and S) by spaces.
-    keep_case : bool
-        No case folding or lower-casing; "paper" then keeps A-Z.
+    "unicode": NFKC without default-ignorable code points (soft hyphens, zero-width characters) where the
+    script does not need them, case folded, runs of white space collapsed to a space, stripped. "paper": the
+    form of the papers' experiments: lower case, every run of characters outside a-z0-9 becomes a space; with
+    `keep_case` outside A-Za-z0-9. "none": unchanged. Without `punctuation` the Unicode categories P and S
+    become spaces.
     """
     if form == "unicode":
         text = _compose(text, keep_case)

@@ -287,24 +287,17 @@ def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: 
     Features are counted once, and so are the values of terms that do not learn.
     """
     examples, parts = grams.examples, len(grams.sharing(task.folds))
-    if grams.from_features:
-        return _seconds_from_features(all_settings, grams, task, parts)
-    seconds = solving_seconds(all_settings, task.target, task.folds)
-    for _, term in grams.kernel.structure.terms:
-        times = parts if term.structure.learns else 1
-        seconds += times * term.cost.seconds(examples, examples) / 2
-    return seconds
-
-
-def _seconds_from_features(
-    all_settings: Sequence[Settings], grams: FoldGrams, task: Task, parts: int
-) -> float:
-    """`predicted_seconds` from features."""
-    n, device = len(grams.examples), devices.select(grams.settings.device)
-    share, seconds = sum(len(train) for train, _ in task.folds) / n, 0.0
+    if not grams.from_features:
+        seconds = solving_seconds(all_settings, task.target, task.folds)
+        for _, term in grams.kernel.structure.terms:
+            times = parts if term.structure.learns else 1
+            seconds += times * term.cost.seconds(examples, examples) / 2
+        return seconds
+    n, device, seconds = len(examples), devices.select(grams.settings.device), 0.0
+    share = sum(len(train) for train, _ in task.folds) / n
     for settings in all_settings:
         problem = problem_of(settings, task.target, np.arange(n), task.weight)
-        case = features_of(grams.kernel, grams.examples, problem, settings.solver_tol, device)
+        case = features_of(grams.kernel, examples, problem, settings.solver_tol, device)
         seconds += share * case.solving(n, device.kind, 1)
     return seconds + (COUNT + parts * WEIGHING) * case.occurrences
 

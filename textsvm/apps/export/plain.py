@@ -110,13 +110,7 @@ class PlainModel:
 
 
 def plain_model(model: object) -> PlainModel:
-    """Describe a fitted estimator; InputError if it cannot be exported.
-
-    Parameters
-    ----------
-    model : SVC, CalibratedSVC, MultilabelSVC, SVR or OneClassSVM
-        Fitted; or a Pipeline of it alone.
-    """
+    """Describe a fitted estimator, or a Pipeline of it alone; InputError if it cannot be exported."""
     model = trained_model(model)
     if model.support.index:  # support vectors are counted once, for the tables and the heaviest features
         with model.at_work(devices.select("cpu")):
