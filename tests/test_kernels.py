@@ -53,7 +53,7 @@ OWN = {
 }
 #: Every registered kernel of texts, with the parameters above or the defaults.
 SIMPLE = [KERNELS[name](**params) for name in KERNELS.simple() for params in OWN.get(name, [{}])]
-SIMPLE = [kernel for kernel in SIMPLE if kernel.structure.reads_texts]
+SIMPLE = [kernel for kernel in SIMPLE if kernel.structure.examples == "texts"]
 OF_DNA = [GappedKmers(5, 2, True, "count"), Gkm(4, 2, 2, canonical=True), Mismatch(4, 2)]
 WORDS, CASED = Spectrum((1, 2), tokens="words"), Spectrum(2, keep_case=True)
 SUMS = [

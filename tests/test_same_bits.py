@@ -56,7 +56,7 @@ FAMILIES = [
 FAMILIES += [
     kernel
     for kernel in (KERNELS[name]() for name in KERNELS.simple())
-    if kernel.structure.reads_texts and not any(type(kernel) is type(other) for other in FAMILIES)
+    if kernel.structure.examples == "texts" and not any(type(kernel) is type(other) for other in FAMILIES)
 ]
 FAMILIES += [Sum([Spectrum(2), GapWeighted(2, 0.5)]), Product([FAMILIES[1], EditDistance()])]
 #: On a GPU values with other decays depend on the pairs beside them.

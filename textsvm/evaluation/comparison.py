@@ -300,5 +300,4 @@ def changes(
 
 
 def _name(prediction: object) -> str:
-    """A label, or several labels, as in a table."""
     return ";".join(sorted(map(str, prediction))) if isinstance(prediction, tuple) else str(prediction)

@@ -202,7 +202,6 @@ def verify_all(
 def _check(
     texts: Sequence[str], names: Sequence[str], author: Ints, group: Ints, asked: Mapping[str, str]
 ) -> None:
-    """Raise InputError if there is nothing to compare with."""
     if len(group) != len(texts) or len(author) != len(texts):
         raise InputError(f"there are {len(texts)} texts, {len(author)} labels and {len(group)} groups")
     if len(names) < 3:

@@ -98,14 +98,12 @@ class Gram(ABC):
 class DenseGram(Gram):
     """A symmetric matrix in a single array; every row is resident.
 
-    The array, NumPy or CuPy, is not copied if it is float32 and contiguous; InputError if it is not square.
+    The array, NumPy or CuPy, is not copied if it is float32 and contiguous.
     """
 
     concurrent = True
 
     def __init__(self, matrix: Array, description: str = "") -> None:
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise InputError(f"a kernel matrix must be square, got the shape {matrix.shape}")
         self.device, self.description = devices.device_of(matrix), description
         self.n = matrix.shape[0]
         self._xp = devices.array_module(self.device)

@@ -163,7 +163,6 @@ class PanelRows:
         return number // panels * panels * self.panels.size
 
     def _computed(self, number: int, stream: int) -> Array:
-        """The values of a panel with all documents from `_start` on."""
         (first, last), start = self.panels.bounds(number), self._start(number)
         with devices.use(self.device), self._streams[stream]:
             band = self._bands[stream]
@@ -413,7 +412,6 @@ class _SharedPass:
         self._rows: tuple[SharedColumns, bytes, list[Array]] | None = None
 
     def columns(self, start: int, documents: Documents) -> SharedColumns:
-        """The documents from `start` on as columns."""
         if self._columns is None or self._columns[0] != start:
             self._columns = self._rows = None  # frees their memory first
             self._columns = start, self.sharing.columns(self.kernels, documents, self.device)

@@ -113,11 +113,6 @@ class Structure:
         return numbers and not self.reads_tables
 
     @property
-    def reads_texts(self) -> bool:
-        """Whether the examples are texts."""
-        return not self.reads_tables and not self.reads_vectors
-
-    @property
     def examples(self) -> str:
         """Kind of examples, "texts", "vectors" or "columns", for messages."""
         if self.reads_tables:

@@ -274,8 +274,8 @@ class Sharing(ABC):
 
     def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Array]:
         """Kernel values of others with documents, a matrix for each kernel, on the CPU."""
-        if (columns := self.columns(kernels, documents, devices.select("cpu"))) is None:
-            raise TypeError(f"{type(self).__name__} has no tiles")
+        columns = self.columns(kernels, documents, devices.select("cpu"))
+        assert columns is not None
         return columns.cross(others)
 
 

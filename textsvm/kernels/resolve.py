@@ -78,7 +78,7 @@ def with_encoder(kernel: Any, encoder: object) -> Any:
             raise InputError("the kernel has an encoder; leave the parameter encoder out")
         return kernel
     structure = kernel.structure
-    if not structure.reads_texts:
+    if structure.examples != "texts":
         raise InputError(
             f"an encoder reads texts, and the kernel compares {structure.examples}; leave encoder out"
             + ", or write column=encoder:NAME into the kernel" * structure.reads_tables

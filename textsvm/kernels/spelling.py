@@ -156,7 +156,6 @@ def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, 
 
 
 def _form(option: Option) -> str:
-    """Form of an option, for messages."""
     if not option.metavar:
         return option.name
     return option.metavar if option.bare else f"{option.name}={option.metavar}"

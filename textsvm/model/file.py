@@ -395,7 +395,6 @@ def _digests(arrays: Arrays) -> AnyArray | None:
 
 
 def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> rules.Rule:
-    """The decision rule of a kernel machine, checked."""
     if name == "SVC":
         scale = header.get("scale")
         most = rules.MAX_SCALE
@@ -433,7 +432,6 @@ def _given(header: Json) -> tuple[str, Json, Any]:
 
 
 def _machines(header: Json, arrays: Arrays, source: Source, machines: int) -> tuple[Support, Floats, Floats]:
-    """Support vectors, coefficients and biases of the machines, checked."""
     texts = header["format_version"] != WITHOUT_TEXTS
     intercept, indices = finite(arrays, "intercept"), arrays["support"] if texts else np.empty(0, np.int64)
     if intercept.shape != (machines,):

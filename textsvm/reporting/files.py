@@ -138,7 +138,7 @@ def _examples(model: TrainedModel, X: Any) -> Any:
     if model.kernel.structure.reads_tables:
         of_rows, names = isinstance(X, list | tuple), InputTable.of(X).names
         return {name: _plain([row.get(name) for row in X] if of_rows else X[name]) for name in names}
-    return as_texts(X) if model.kernel.structure.reads_texts else X
+    return as_texts(X) if model.kernel.structure.examples == "texts" else X
 
 
 def _plain(column: Any) -> Any:

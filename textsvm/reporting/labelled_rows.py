@@ -152,7 +152,6 @@ class LabelledRows:
         self.stream.write(data)
 
     def _extend_workbook(self, form: TableForm) -> None:
-        """Add the columns to the sheet of a workbook."""
         from openpyxl import load_workbook
 
         book = load_workbook(io.BytesIO(form.file.data), rich_text=True)

@@ -424,7 +424,6 @@ def passages(explanation: Explanation) -> list[tuple[float, str]]:
 
 
 def _coloured(text: str, step: int) -> str:
-    """A piece of a text in the colour of a step."""
     if step == 0:
         return safe(text)
     return f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(text)}</span>'

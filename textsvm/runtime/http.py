@@ -167,7 +167,6 @@ class _Turns:
         self._both = count()  #: Turns while both queues wait
 
     def add(self, connection: _Connection) -> None:
-        """Queue a connection that has bytes to parse."""
         if not self._scheduled:
             self._scheduled = True
             connection.loop.call_soon(self._serve, connection.loop)

@@ -254,7 +254,7 @@ def _judged(
     tests = [test for _, test in task.folds]
     predicted = fold_predictions(settings, values, task.folds, target)
     folds = zip(tests, values, predicted, strict=True)
-    table = [judge(settings, truth[test], value, target, names, labels) for test, value, labels in folds]
+    table = [judge(truth[test], value, target, names, labels) for test, value, labels in folds]
     decision, tested = mean_values(fold_values(settings, values, task.folds, target), task.folds, len(truth))
     if target.multilabel:
         share, _ = mean_values([labels.astype(float) for labels in predicted], task.folds, len(truth))
@@ -265,7 +265,7 @@ def _judged(
             predictions = predictions.astype(object)
             predictions[tested == 0] = None
     rows = tested > 0
-    pooled = judge(settings, truth[rows], decision[rows], target, names, predictions[rows])
+    pooled = judge(truth[rows], decision[rows], target, names, predictions[rows])
     mean, sd = mean_and_sd(table)
     classes = [] if target.classes is None or target.multilabel else target.classes.tolist()
     if 0 < len(classes) <= MOST_CLASSES:

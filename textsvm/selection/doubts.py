@@ -112,8 +112,12 @@ class Doubts:
             at, other = self.nearest.value[i, copy], int(self.nearest.index[i, copy])
             name = ids[other] if ids is not None else f"text {other}"
             reasons.append(f"nearly the same text as {name}, which is {self.labels[other]} ({at:.3f})")
-        if kinds and (reason := self._neighbours(i)):
-            reasons.append(reason)
+        if kinds:
+            near = self._near(i)[:10]
+            labels, counts = np.unique(near[near != self.labels[i]], return_counts=True)
+            if len(labels) and 2 * counts.max() > len(near):
+                most = f"{counts.max()} of its {len(near)} nearest texts are {labels[counts.argmax()]}"
+                reasons.append(most)
         if self.outlier[i]:
             kinds.append("outlier")
             reasons.append(f"resembles no other text (the nearest: {self.nearest.value[i, 0]:.3f})")
@@ -128,13 +132,6 @@ class Doubts:
         """Rank of the nearest near-copy with another label."""
         copies = (self.nearest.value[i] >= min(self.alike, 1 - 1e-5)) & (self._near(i) != self.labels[i])
         return int(copies.argmax()) if copies.any() else None
-
-    def _neighbours(self, i: int) -> str:
-        near = self._near(i)[:10]
-        labels, counts = np.unique(near[near != self.labels[i]], return_counts=True)
-        if not len(labels) or 2 * counts.max() <= len(near):
-            return ""
-        return f"{counts.max()} of its {len(near)} nearest texts are {labels[counts.argmax()]}"
 
     def _near(self, i: int) -> AnyArray:
         return self.labels[self.nearest.index[i]]

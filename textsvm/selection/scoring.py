@@ -11,7 +11,6 @@ from textsvm.errors import InputError, warn_user
 from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.model.settings import Settings
 from textsvm.solvers.problems import Machines
-from textsvm.training.problems import rule_of
 from textsvm.training.targets import Target, labels_of
 from textsvm.training.train import unfinished
 
@@ -34,19 +33,12 @@ def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[st
 
 
 def judge(
-    settings: Settings,
-    truth: AnyArray,
-    decision: Floats,
-    target: Target,
-    names: Sequence[str],
-    predicted: AnyArray | None = None,
+    truth: AnyArray, decision: Floats, target: Target, names: Sequence[str], predicted: AnyArray
 ) -> dict[str, float]:
     """Metrics of decision values and predictions; undefined metrics, as of an absent class, are NaN."""
     grades = None
     if target.classes is None and as_grades(target.values) is not None:
         grades = (int(target.values.min()), int(target.values.max()))
-    if predicted is None:
-        predicted = rule_of(settings, target).predictions(decision)
     areas = not AREAS.isdisjoint(names)
     metrics = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
     return {name: metrics.get(name, np.nan) for name in names}

@@ -120,7 +120,7 @@ class GridSearch:
         settings, truth = self.points[k].settings, labels_of(self.target)
         folds = zip(self.all_folds, values, self.wanted, self.predictions(settings, values), strict=True)
         self.tried[k] = [
-            judge(settings, truth[test], value, self.target, names, predicted)
+            judge(truth[test], value, self.target, names, predicted)
             for (_, test), value, names, predicted in folds
         ]
 

@@ -185,7 +185,6 @@ class Bounds:
 
 @njit(nogil=True, cache=True)
 def _add_weights(indptr, features, values, index, coef, weights):
-    """Add the sum of some rows to `weights`."""
     for at in range(len(index)):
         for k in range(indptr[index[at]], indptr[index[at] + 1]):
             weights[features[k]] += coef[at] * values[k]

@@ -69,9 +69,6 @@ class OnlineMachine:
         self, C: float = 10.0, tol: float = 1e-3, budget: int | None = None, memory: int = 128 << 20,
         free_bias: bool = True, blocks: int = 1,
     ) -> None:  # fmt: skip
-        for name, value in (("C", C), ("tol", tol), ("budget", budget)):
-            if value is not None and not value > 0:
-                raise InputError(f"{name} must be a number above 0, got {value!r}")
         self.C, self.tol, self.budget, self.bias = float(C), float(tol), budget, 0.0
         self.pairs = 0  #: Pairs of variables that the last call of `settle` optimised.
         #: Names of examples removed to keep the budget; the caller may empty it.
@@ -337,7 +334,6 @@ class OnlineMachine:
 
     @property
     def _problem(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """F, the coefficients and their bounds."""
         n = self._X.n
         return self._F[:n], self._coef[:n], self._low[:n], self._high[:n]
 

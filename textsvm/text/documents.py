@@ -204,11 +204,6 @@ class MultiView:
     def _each(self, change: Callable[[Any], Any]) -> MultiView:
         return replace(self, documents={view: change(own) for view, own in self.documents.items()})
 
-    def text(self, index: int) -> str:
-        """Text of a document in the first view."""
-        text: str = self._first.text(index)
-        return text
-
     def shown(self, index: int) -> str:
         """Text of a document that all views can be aligned with: with case if a view keeps it."""
         cased = [documents for view, documents in self.documents.items() if view.keep_case]

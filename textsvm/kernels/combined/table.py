@@ -57,9 +57,6 @@ class Numbers(Vectors):
             return f"{self.n_features:,} numbers"
         return ", ".join(f"{value:.6g}" for value in self.values[index].tolist())
 
-    def text(self, index: int) -> str:
-        return self.shown(index)
-
     def _places(self, index: int) -> Ints:
         return np.empty(0, np.int64)
 
@@ -124,9 +121,6 @@ class Table(MultiView):
 
     A row is shown as a line for each column, such as ``subject: Lunch``; contributions refer to these lines.
     """
-
-    def text(self, index: int) -> str:
-        return self.shown(index)
 
     def shown(self, index: int) -> str:
         """All columns of a row, a line each."""

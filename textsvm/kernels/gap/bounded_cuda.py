@@ -23,7 +23,7 @@ from textsvm.kernels.gap.subsequences import (
     normalisation_of,
     stages_before,
 )
-from textsvm.kernels.shared.counting_cuda import ranked
+from textsvm.kernels.shared.counting_cuda import ranked, row_starts
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.feature_rows_cuda import CountedPanels, CudaFeatureRows, match_featureless
 from textsvm.kernels.shared.normalisation import require_float32
@@ -87,7 +87,6 @@ class _PatternBatch:
 
 
 def _learn(documents: Documents, patterns: Patterns) -> tuple[list[Stage], Array, int]:
-    """`stages_before` the last."""
     cp = gpu.cupy()
 
     def learn(stages: list[Stage], places: Array) -> Stage:
@@ -122,14 +121,8 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
     return Subsequences(len(documents.alphabet), tuple(stages)), x
 
 
-def _starts(owner: Array, n: int) -> Array:
-    """First entry of each of n documents, given the document of each entry."""
-    cp = gpu.cupy()
-    return cp.searchsorted(owner, cp.arange(n + 1, dtype=np.int32)).astype(np.int64)
-
-
 def _rows(n: int, owner: Array, features: Array, values: Array, size: int) -> CudaSparse:
-    cp, indptr = gpu.cupy(), _starts(owner, n)
+    cp, indptr = gpu.cupy(), row_starts(n, owner)
     df = cp.bincount(features, minlength=size).astype(np.int32) if size else cp.zeros(0, np.int32)
     return CudaSparse(indptr, owner, features, values, df, cp.ones(size, np.int32), False)
 
@@ -187,7 +180,7 @@ class CudaCountedSubsequences(CountedPanels):
         self._keys, self.df = cp.empty(0, np.uint64), cp.empty(0, np.int64)
         self.squares = cp.empty(len(documents))  #: Squared norm of every row
         for first, last, (owner, keys, values) in self._counted():
-            self.squares[first:last] = CudaRows(_starts(owner, last - first), keys, values, 0).squares()
+            self.squares[first:last] = CudaRows(row_starts(last - first, owner), keys, values, 0).squares()
             distinct, features, _ = ranked(keys, bound)
             before, df = self._keys, self.df
             self._keys = cp.unique(cp.concatenate([before, distinct]))
@@ -203,7 +196,7 @@ class CudaCountedSubsequences(CountedPanels):
         """First and last document of each batch, and its rows."""
         for first, last, (owner, keys, values) in self._counted():
             features = gpu.cupy().searchsorted(self._keys, keys.astype(np.uint64)).astype(np.int32)
-            yield first, last, CudaRows(_starts(owner, last - first), features, values, len(self.df))
+            yield first, last, CudaRows(row_starts(last - first, owner), features, values, len(self.df))
 
     def transposed_dot(self, dense: Array) -> Array:
         """X.T @ dense, shape (n, k) -> (n_features, k)."""

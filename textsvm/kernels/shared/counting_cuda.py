@@ -198,7 +198,7 @@ class CudaCounts:
         df, highest = cp.zeros(windows.n_pmers, np.int32), cp.ones(windows.n_pmers, np.int32)
         outputs = (documents, pmers, counts, df, highest)
         _each("entries", len(begins), np.int64(len(keys)), keys, begins, n_pmers, *outputs, key=kind)
-        return cls(_row_starts(n, documents), documents, pmers, counts, pmers, df, highest)
+        return cls(row_starts(n, documents), documents, pmers, counts, pmers, df, highest)
 
     @classmethod
     def of_panels(cls, pmers: CudaPmers, unary: bool) -> CudaCounts:
@@ -215,7 +215,7 @@ class CudaCounts:
             del part  # before the next is counted
         documents, joined, counts = (cp.concatenate(arrays) for arrays in zip(*parts, strict=True))
         del parts
-        indptr = _row_starts(len(pmers.text.lengths), documents)
+        indptr = row_starts(len(pmers.text.lengths), documents)
         whole = cls(indptr, documents, joined, counts, joined, df, highest)
         return whole.unary() if unary else whole
 
@@ -232,7 +232,7 @@ class CudaCounts:
         )  # fmt: skip
 
 
-def _row_starts(n: int, documents: Array) -> Array:
+def row_starts(n: int, documents: Array) -> Array:
     """First entry of each of n documents, given the document of each entry."""
     indptr = gpu.cupy().zeros(n + 1, np.int64)
     _each("row_starts", len(documents), np.int32(n), documents, indptr)
