@@ -372,12 +372,14 @@ def by_maildrop(machine):
 
 
 def by_dovecot(machine):
-    machine.write("/etc/dovecot/conf.d/95-textsvm.conf", recipe("dovecot"))
+    version = machine.run("dovecot --version")
+    settings = recipe("dovecot" if version.startswith("2.3") else "dovecot-2.4")
+    machine.write("/etc/dovecot/conf.d/95-textsvm.conf", settings)
     machine.path("/etc/dovecot/textsvm").mkdir()
     for name in ("sort.sieve", "learn-spam.sieve", "textsvm-classify", "textsvm-learn"):
         machine.write(f"/etc/dovecot/textsvm/{name}", recipe(name))
     # A certificate is made at the installation, for the true name of the machine.
-    machine.run("sed -i '/^ssl_/d; s/^ssl = .*/ssl = no/' /etc/dovecot/conf.d/10-ssl.conf")
+    machine.run("sed -i '/^ssl_.*=/d; s/^ssl = .*/ssl = no/' /etc/dovecot/conf.d/10-ssl.conf")
     machine.run("echo log_path=/var/log/dovecot.log > /etc/dovecot/local.conf; echo anna:x | chpasswd")
     machine.run(recipe("dovecot-start"))
 
