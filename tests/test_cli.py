@@ -354,7 +354,7 @@ def test_labels_and_ids_do_not_reach_into_the_terminal(tmp_path):
         ("corpus", tmp_path / "x.csv", *table),
         ("train", tmp_path / "x.csv", *table, "-o", model),
         ("evaluate", model, tmp_path / "x.csv", *table),
-        ("explain", model, tmp_path / "x.csv", "--text", "text", "--id", "label"),
+        ("explain", model, tmp_path / "x.csv", "--text", "text"),
         ("train", tmp_path / "x.csv", *table, "--positive", "none"),
     ):
         result = run(*arguments)

@@ -311,3 +311,26 @@ def test_a_model_records_the_columns_that_it_detected(halves):
         assert reading["detected"] == {"text": "text", "label": "label"}
     train(halves, "old.csv")
     assert "detected" not in report("model", halves / "m")["info"]["reading"]
+
+
+def test_texts_and_labels_in_two_files(tmp_path):
+    """The file of labels is recorded beside the corpus, and named for the new documents."""
+    for name, texts, labels in (("old", TEXTS, LABELS), ("new", ["a cherry", "sunday"], ["fruit", "cloth"])):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{text}\n" for text in texts), "utf-8")
+        (tmp_path / f"{name}.labels").write_text("".join(f"{label}\n" for label in labels), "utf-8")
+    plain = ["--format", "plain", "--labels", "old.labels", "--kernel", "spectrum:1-3", "-o", "m"]
+    assert run("train", "old.txt", *plain, cwd=tmp_path).returncode == 0
+    result = run("update", "m", "new.txt", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "has no labels" in " ".join(result.stderr.decode().split())
+    summary = report("update", "m", "new.txt", "--labels", "new.labels", cwd=tmp_path)
+    assert summary["new_documents"] == 2
+    again = SVC(Spectrum((1, 3))).fit([*TEXTS, "a cherry", "sunday"], [*LABELS, "fruit", "cloth"])
+    asked = ["cherry bread", "on a sunday", "banana"]
+    values = load(tmp_path / "m").decision_function(asked)
+    assert np.allclose(values, again.decision_function(asked), atol=1e-4)
+    (tmp_path / "more.txt").write_text("a plum\nthe coat\n", "utf-8")
+    (tmp_path / "new.labels").write_text("cloth\ncloth\n", "utf-8")
+    result = run("update", "m", "more.txt", "--labels", "new.labels", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "has changed since the training" in " ".join(result.stderr.decode().split())

@@ -178,6 +178,7 @@ OWN = {
     ("export", "--json"): ("", "", "", "--json"),
     ("export", "--title"): ("", "", "--title One", "--title Two"),
     ("update", "--level"): ("newtree with f.textsvm", "", "--level 1", "--level 2"),
+    ("update", "--labels"): ("vectors.npy with v.textsvm", "", "--labels y.txt", "--labels y2.txt"),
     ("explain", "--similar"): ("t.csv", "--text text", "--similar 1", "--similar 3"),
     ("compare", "--cv"): ("t.csv", READ, "--cv 2", "--cv 3"),
     ("doubts", "--at-least"): ("t.csv", READ, "--at-least 0", "--at-least 0.9"),

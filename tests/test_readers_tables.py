@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import time
 from collections import Counter
 from contextlib import suppress
@@ -982,3 +983,78 @@ def test_white_space_in_a_name_counts_as_a_blank(space, write):
     path = write("t.csv", "Auswertung;;\n;;\n" + table(complaints(), header=header))
     for name in ("Text der Frage", f"Text{space}der Frage"):
         assert read_corpus(path, text=name, label="Kategorie").texts[3].endswith(" 3")
+
+
+#: Words with the letters of a language, and charsets in which its texts are stored.
+CHARSETS = {
+    "größer Störung März für über Rückgabe": ("cp850", "cp437", "mac_roman"),
+    "déjà été problème garçon français où": ("cp850", "mac_roman"),
+    "perché più città qualità già così": ("cp850", "mac_roman"),
+    "żółty źródło będzie śnieg płatność zwrot": ("cp1250", "iso8859_2", "cp852"),
+    "příliš žluťoučký kůň účet zásilka děkuji": ("cp1250", "iso8859_2", "cp852"),
+    "árvíztűrő köszönöm számla őrült hűtő": ("cp1250", "iso8859_2", "cp852"),
+    "привет заказ доставка оплата возврат": ("cp1251", "koi8_r", "cp866", "iso8859_5"),
+    "καλημέρα παραγγελία λογαριασμός αποστολή": ("cp1253", "cp737"),
+    "şifre ödeme değil için müşteri çalışmıyor": ("cp1254", "cp857"),
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "charset"), [(words, charset) for words, sets in CHARSETS.items() for charset in sets]
+)
+@pytest.mark.parametrize("share", [1, 6])
+def test_words_of_another_charset_are_said(words, charset, share, write):
+    """The charset that is named reads them; a text in `share` has such words."""
+    rows = [
+        f"{' '.join(words.split()[i % 3 :]) if i % share == 0 else 'plain words'} {i};{'ab'[i % 2]}"
+        for i in range(40)
+    ]
+    data = "\n".join(["text;label", *rows]).encode(charset)
+    corpus = read_corpus(write("t.csv", data))
+    named = re.search(r"is not Windows-1252.*--encoding (\w+)", said(corpus))
+    assert named, said(corpus)
+    assert data.decode(named[1]) == data.decode(charset)
+    assert not read_corpus(write("t.csv", data), encoding=charset).warnings
+
+
+@pytest.mark.parametrize(
+    "words",
+    [*list(CHARSETS)[:3], "año mañana español niño", "åäö förändring köp får också", "não você está à ação",
+     "“quoted” words don’t — really… €5 • ½ ‚so‘", "café Müller Encyclopædia", "n° 5 m² 3× «bien» l’été"],
+)  # fmt: skip
+def test_words_of_windows_1252_are_not_doubted(words, write):
+    rows = [f"{' '.join(words.split()[i % 2 :])} {i};{'ab'[i % 2]}" for i in range(40)]
+    corpus = read_corpus(write("t.csv", "\n".join(["text;label", *rows]).encode("cp1252")))
+    assert not corpus.warnings
+
+
+@pytest.mark.parametrize(
+    ("header", "roles"),
+    [
+        ("mS#Text,cD#Art,C#n", ("Text", "Art")),
+        ("S#Betreff,D#Kanal,cS#Art", ("Betreff", "Art")),
+        ("C#n,mS#Text,cD#Art", ("Text", "Art")),
+    ],
+)
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_roles_and_types_in_the_header_of_orange(header, roles, delimiter, write):
+    cells = {"Text": "some words {}", "Betreff": "some words {}", "Art": "ab", "Kanal": "xy", "n": "{}"}
+    names = [name.partition("#")[2] for name in header.split(",")]
+    rows = [
+        delimiter.join(cells[x].format(i) if "{" in cells[x] else cells[x][i % 2] for x in names)
+        for i in range(40)
+    ]
+    path = write(
+        "t.tab" if delimiter == "\t" else "t.csv", "\n".join([header.replace(",", delimiter), *rows])
+    )
+    for options in ({}, {"text": roles[0], "label": roles[1]}):
+        corpus = read_corpus(path, **options)
+        assert corpus.texts == [f"some words {i}" for i in range(40)]
+        assert corpus.labels == ["ab"[i % 2] for i in range(40)]
+
+
+def test_a_path_that_is_named_twice_is_refused(write):
+    path = write("t.csv", table(complaints()))
+    for paths in ([path, path], [path, path.parent / "." / path.name]):
+        with pytest.raises(InputError, match="named 2 times"):
+            read_corpus(paths, **COLUMNS)

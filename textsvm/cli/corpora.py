@@ -112,6 +112,8 @@ def read_unlabelled(
         names, progress = columns(table, kernel), console.progress_of("read")
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
     console.say(corpus.reading_line)
+    for sentence in corpus.warnings:
+        console.warn(sentence)
     lines = corpus.texts[0].strip().count("\n") + 1 if corpus.format == "file" and len(corpus) == 1 else 1
     if lines > 1 and table.format != "file" and not of_files:
         console.warn(f"{corpus.source} is read as one document of {lines:,} lines; {ONE_DOCUMENT}")

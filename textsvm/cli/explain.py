@@ -68,7 +68,7 @@ class ExplainOptions:
         return Output("-o", self.output, kind, self.force).checked({"the model": model})
 
 
-@partial(options.with_groups, without={"numbers"})
+@partial(options.with_groups, without={"numbers", "id"})
 def explain(
     model: options.ModelPath, table: options.TableOptions, printing: options.PrintingOptions,
     explain_options: ExplainOptions, files: options.DocumentPaths = None,

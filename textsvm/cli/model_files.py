@@ -144,10 +144,10 @@ def corpus_facts(
 def update_facts(
     corpus: Corpus, paths: Sequence[Path], reading: ReadingOptions, learning: LearningOptions
 ) -> Json:
-    """Corpus and options with which `textsvm update` trains again; no corpus if it has several files."""
-    beside = reading.vectors is not None or reading.labels is not None
+    """Corpus and options with which `textsvm update` trains again; no corpus with vectors beside it."""
+    labels: Json = {} if reading.labels is None else {"labels": str(reading.labels)}
     return {
-        "corpora": [] if beside else [corpus_facts(corpus, paths, reading.part)],
+        "corpora": [corpus_facts(corpus, paths, reading.part, **labels)] * (reading.vectors is None),
         "format": reading.format, "part": reading.part, "skip_invalid": reading.skip_invalid,
         "weights": learning.weights,
         **({"corrections": corpus.corrections} if corpus.corrections else {}),

@@ -28,7 +28,7 @@ from textsvm.training.online import OnlineLearner
 from textsvm.training.train import train, with_scale
 
 #: Options of the reader that may differ between old and new documents.
-_COLUMNS = ("text", "label", "table", "level")
+COLUMNS = ("text", "label", "table", "level", "labels")
 FOLDS = 5  #: Of the cross-validation of the new model
 
 
@@ -52,7 +52,7 @@ class _Recorded:
 
     def with_columns(self, columns: Json, of_numbers: bool) -> _Recorded:
         """With columns that are named; `of_numbers`: the label is the number of a regression."""
-        named, learning = {name: columns[name] for name in _COLUMNS if name in columns}, self.learning
+        named, learning = {name: columns[name] for name in COLUMNS if name in columns}, self.learning
         if of_numbers:
             learning = replace(learning, regress=named.pop("label", learning.regress))
             if learning.regress is None:

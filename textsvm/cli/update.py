@@ -31,6 +31,7 @@ class UpdateOptions:
     label: str | None = option_field("Tables: label column of the new documents.")
     table: options.Table = None
     level: options.Level = None
+    labels: Path | None = option_field("Labels of the new documents, one per line.", metavar="FILE")
     output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
     force: Force = False
     device: options.Device = "auto"
@@ -65,8 +66,9 @@ def update(
     fitted = model_files.load_model(console, model, source.device, online=True)
     if corpus and fitted.estimator_name == model_files.ONLINE:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
-    values = ((name, vars(source)[name]) for name in ("text", "label", "table", "level"))
+    values = ((name, vars(source)[name]) for name in retraining.COLUMNS)
     columns = {name: column for name, column in values if column not in (None, [])}
+    columns |= {"labels": str(source.labels)} if source.labels else {}
     report = retraining.update(console, target, fitted, model, retraining.UpdateFiles(new, corpus, columns))
     report = {"model": str(target.path), **report, "seconds": console.lap("compare")}
     console.print_json(report) if printing.json else _show(console, report)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain, islice
+from string import ascii_lowercase
 
 from textsvm.errors import InputError
 
@@ -32,6 +36,39 @@ _NOT_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "un
 INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060-\u2064\ufeff]")
 _VISIBLE = re.compile(rf"[^\s\u200c\u200d{INVISIBLE.pattern[1:-1]}]")
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
+#: Letters of languages beyond those of ASCII, by the charsets of their texts.
+_WESTERN = (
+    "äöüßéè",
+    "éèêëàâçîïôœùûü",
+    "áéíóúñüç",
+    "áãâàçéêíóôõú",
+    "àèéìíòóù",
+    "åäöéæøü",
+    "áðéíóúýþæö",
+    "àèéíïóòúüç",
+)
+_EASTERN = ("ąćęłńóśźż", "áčďéěíňóřšťúůýžäĺľôŕ", "áéíóöőúüű", "ăâîșşțţ", "čćđšž")
+_CYRILLIC = (
+    "абвгдежзийклмнопрстуфхцчшщъыьэюяё",
+    "абвгдежзийклмнопрстуфхцчшщьюяґєії",
+    "абвгдежзиклмнопрстуфхцчшђѓѕјљњћќџ",
+)
+_GREEK, _TURKISH = ("αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",), ("çğıöşüâîû\u0307",)
+_BALTIC, _HEBREW = ("ąčęėįšųūž", "āčēģīķļņšūž", "äöüõšž"), ("אבגדהוזחטיךכלםמןנסעףפץצקרשת",)
+_LETTERS = {
+    **dict.fromkeys(("cp1252", "cp850", "mac_roman", "cp437", "iso8859_15", "cp865", "cp860"), _WESTERN),
+    **dict.fromkeys(("cp1250", "iso8859_2", "cp852", "mac_latin2", "iso8859_16"), _EASTERN),
+    **dict.fromkeys(("cp1251", "koi8_r", "cp866", "mac_cyrillic", "iso8859_5", "koi8_u"), _CYRILLIC),
+    **dict.fromkeys(("cp1253", "iso8859_7", "cp737"), _GREEK),
+    **dict.fromkeys(("cp1254", "cp857", "mac_turkish"), _TURKISH),
+    **{"cp1257": _BALTIC, "cp775": _BALTIC, "cp1255": _HEBREW, "cp862": _HEBREW},
+}
+#: Words with their punctuation, and punctuation around and within them.
+_TOKEN = re.compile(r"[A-Za-z]*[\x80-\uffff][A-Za-z\x80-\uffff]*")
+_AROUND = re.compile("^[„“‚‘’«»–—•…©®°§€£¿¡×÷±\xa0]+|[”“’‘»«…–—•°²³ªº®™€½¼¾×\xa0]+$")
+_WITHIN = re.compile("[’‘–—…·\xa0]+")
+_LEAST_GAIN = 0.1  #: Least share of the words that another charset must explain in addition
+_MOST_TOKENS = 1000  #: Distinct words by which a charset is judged
 
 
 # Windows-1252 as browsers read it: the five undefined bytes are control characters.
@@ -87,6 +124,46 @@ def decode_utf_8(data: bytes, line: int = 1) -> tuple[str, str | None]:
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
         return data.decode("utf-8", "textsvm-windows-1252"), f"line {line}: {NOT_UTF_8}"
+
+
+def wrong_charset(source: str, texts: Iterable[str]) -> Iterator[str]:
+    """A warning if another charset explains words of texts that were read as Windows-1252 far better."""
+    tokens, words = dict.fromkeys(chain.from_iterable(map(_TOKEN.findall, texts))), dict[str, bytes]()
+    for token in islice(tokens, _MOST_TOKENS):
+        with suppress(UnicodeEncodeError):  # it was UTF-8
+            words[token] = token.encode("cp1252", "textsvm-windows-1252")
+    explained = {charset: _explained(words, charset) for charset in _LETTERS}
+    small = {x: sum(words[word].decode(x).islower() for word in own) for x, own in explained.items()}
+    best = max(explained, key=lambda charset: (len(explained[charset]), small[charset]))
+    gained = [word for word in words if word in explained[best] - explained["cp1252"]]
+    odd = [word for word in gained if not word.isalpha()]
+    many = len(explained[best]) - len(explained["cp1252"]) >= _LEAST_GAIN * len(words)
+    if (many and gained[1:]) or (odd and (many or explained["cp1252"] <= explained[best])):
+        others = [x for x in _LETTERS if len(explained[x]) == len(explained[best]) and x != best]
+        word = (odd or gained)[0]
+        yield (
+            f"{source} is not Windows-1252: {word} is no word; --encoding {best} reads "
+            f"{words[word].decode(best)}" + f" (or try {', '.join(others[:2])})" * bool(others)
+        )
+
+
+def _explained(words: Mapping[str, bytes], charset: str) -> set[str]:
+    """The words that belong to the language of a charset that has most of them."""
+    letters = {word: _letters(data.decode(charset, "replace")) for word, data in words.items()}
+    languages = ({*own, " ", *(ascii_lowercase if own[0] < "\u0370" else "")} for own in _LETTERS[charset])
+    own = ({word for word, used in letters.items() if used and used <= language} for language in languages)
+    return max(own, key=len)
+
+
+def _letters(token: str) -> set[str]:
+    """Letters of the words in a token that are not ASCII, a space if there are none.
+
+    Empty for symbols within words, and capitals between small letters.
+    """
+    parts = [part for part in _WITHIN.split(_AROUND.sub("", token)) if not part.isascii()]
+    if not all(part.isalpha() and (part.isupper() or part[1:].islower() or not part[1:]) for part in parts):
+        return set()
+    return {letter for part in parts for letter in part.lower()} or {" "}
 
 
 def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from itertools import islice, pairwise
 from pathlib import Path, PurePosixPath
@@ -415,49 +416,22 @@ class _BudgetedStream(io.RawIOBase):
     """A stream that spends the budget while it is read; `tail` holds the last bytes that were read."""
 
     def __init__(self, stream: IO[bytes], budget: _Budget, packed: IO[bytes]) -> None:
-        self._stream, self.budget, self._packed = stream, budget, packed
-        self._position = packed.tell()
-        self._peeked = b""
-        self.tail, self.ratio = b"", TEXT_RATIO
-        if self.peek(len(NUMPY)).startswith(NUMPY):
-            self.ratio = ARRAY_RATIO
+        self._stream, self._budget, self._packed = stream, budget, packed
+        self._position, self._ratio, self.tail = packed.tell(), 0, b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
+        data = self._stream.read(min(len(buffer), _PIECE))
         buffer[: len(data)] = data
-        return len(data)
-
-    def peek(self, size: int) -> bytes:
-        while len(self._peeked) < size and (more := self._unpack(size - len(self._peeked))):
-            self._peeked += more
-        return self._peeked
-
-    def read(self, size: int = -1) -> bytes:
-        buffer = io.BytesIO()
-        while size != 0:
-            piece = self._peeked or self._unpack(min(size, _PIECE) if size > 0 else _PIECE)
-            if not piece:
-                break
-            if 0 < size < len(piece):
-                piece, self._peeked = piece[:size], piece[size:]
-            else:
-                self._peeked = b""
-            size -= len(piece) if size > 0 else 0
-            buffer.write(piece)
-        data = buffer.getvalue()
-        self.tail = (self.tail + data)[-512:] if len(data) < 512 else data[-512:]
-        return data
-
-    def _unpack(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self.budget.spend(len(data), self.ratio, data)
+        self._ratio = self._ratio or (ARRAY_RATIO if data.startswith(NUMPY) else TEXT_RATIO)
+        self._budget.spend(len(data), self._ratio, data)
         position = self._packed.tell()
-        self.budget.advance(position - self._position)
+        self._budget.advance(position - self._position)
         self._position = position
-        return data
+        self.tail = (self.tail + data)[-512:] if len(data) < 512 else data[-512:]
+        return len(data)
 
 
 def walk(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -527,15 +501,18 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _B
             )
         if office != _SPREADSHEET:
             return False
-        stream = _BudgetedStream(opener(packed) if opener else packed, budget, packed)
-        if is_tar(stream.peek(512)):
-            _add_tar(inputs, stream, name)
+        raw = _BudgetedStream(opener(packed) if opener else packed, budget, packed)
+        stream = io.BufferedReader(raw, BLOCK)
+        if is_tar(stream.peek()[:512]):
+            _add_tar(inputs, stream, name, budget)
+            if any(raw.tail):  # tarfile accepts an archive that is cut between two members
+                raise tarfile.ReadError("the end of the archive is missing")
             return False
         budget.count()
         inner = name or PurePosixPath(Path(path).name).name
         if opener and inner.lower().endswith(_COMPRESSED):
             inner = inner.rpartition(".")[0]
-        inputs.files.append(File(inner, stream.read()))
+        inputs.files.append(File(inner, b"".join(iter(partial(stream.read1, _PIECE), b""))))
     except (InputError, FileNotFoundError, PermissionError):
         raise
     except MemoryError as error:  # a dictionary of LZMA may be of 4 GB
@@ -561,7 +538,9 @@ def _office_kind(packed: IO[bytes], path: str, size: int) -> str | None:
     return kind
 
 
-def _add_tar(inputs: InputFiles, stream: _BudgetedStream, name: str) -> None:
+def _add_tar(
+    inputs: InputFiles, stream: io.BufferedReader[_BudgetedStream], name: str, budget: _Budget
+) -> None:
     with tarfile.open(fileobj=stream, mode="r|", errors="surrogateescape") as archive:
         for member in archive:
             if member.isdir():
@@ -570,15 +549,13 @@ def _add_tar(inputs: InputFiles, stream: _BudgetedStream, name: str) -> None:
             inner = _member_name(inputs, name, member.name, odd)
             if inner is None:
                 continue
-            stream.budget.count()
+            budget.count()
             content = archive.extractfile(member)
             assert content is not None
             data = content.read()
             if len(data) != member.size:
                 raise tarfile.ReadError("unexpected end of data")
             inputs.files.append(File(inner, data))
-    if any(stream.tail):  # tarfile accepts an archive that is cut between two members
-        raise tarfile.ReadError("the end of the archive is missing")
 
 
 def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _Budget) -> None:

@@ -8,14 +8,13 @@ left out. Without folders, the documents have no labels. The other formats: docs
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain, groupby
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, encoding_of, is_binary
-from textsvm.readers.corpus import Document, InvalidRows, LabelledCells, ReadOptions, grouping
+from textsvm.readers.corpus import Document, InvalidRows, Label, LabelledCells, ReadOptions, grouping
 from textsvm.readers.files import HEAD, File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
@@ -181,7 +180,7 @@ def read_lines(
     first lines do not all have labels has texts alone. `problems` gets lines that are left out.
     """
     for file, report in with_progress(files, progress):
-        parser = _LineParser.for_file(file, options, problems)
+        parsed = _line_parser(file, options, problems)
         invalid = InvalidRows(file.name, "line", options, problems)
         number, without_label = 0, 0
         lines = iterate_lines(file, problems)
@@ -192,7 +191,7 @@ def read_lines(
             if number % PROGRESS_STEP == 0:
                 report()
             identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
-            document, problem = parser.document(line, identifier)
+            document, problem = parsed(line, identifier)
             if document is None and not problem:
                 without_label += 1
             elif document is not None and not problem:
@@ -206,45 +205,37 @@ def read_lines(
         invalid.check(number)
 
 
-class _LineParser(NamedTuple):
-    """Parser of the lines of a file."""
+def _line_parser(
+    file: File, options: ReadOptions, problems: Problems
+) -> Callable[[str, str], tuple[Document | None, str]]:
+    """Makes the document of a line and its id, with its problem, by the first bytes of the file.
 
-    part: str | None
-    plain: bool  #: Whether a whole line is the text
-    fasttext: re.Pattern[str] | None  #: Pattern of the labels of fastText
-    needs_label: bool
-    needs_text: bool
-    label: str | None = None  #: Of all lines, by the name of the file
+    There is no document if the line is empty or has no label.
+    """
+    of_file, part = options.label_of(file.name) if options.name_pattern else None, part_of(file.name)
+    head, plain = decode(file.head)[0], options.format in ("plain", "paragraphs") or of_file is not None
+    fasttext = None if plain else _fasttext_labels(head)
+    if fasttext is not None and ",;" in fasttext.pattern:
+        problems.append((file.name, "a comma after a label begins the text and is left out"))
+    plain = plain or not (options.labelled or is_lines(head))
+    options.decide(text=None if plain else "after the label", encoding=encoding_of(file.head))
 
-    @classmethod
-    def for_file(cls, file: File, options: ReadOptions, problems: Problems) -> _LineParser:
-        """The parser for a file, from its first bytes."""
-        label = options.label_of(file.name) if options.name_pattern else None
-        head, plain = decode(file.head)[0], options.format in ("plain", "paragraphs") or label is not None
-        fasttext = None if plain else _fasttext_labels(head)
-        if fasttext is not None and ",;" in fasttext.pattern:
-            problems.append((file.name, "a comma after a label begins the text and is left out"))
-        plain = plain or not (options.labelled or is_lines(head))
-        options.decide(text=None if plain else "after the label", encoding=encoding_of(file.head))
-        return cls(part_of(file.name), plain, fasttext, options.labelled, options.needs_text, label)
-
-    def document(self, line: str, identifier: str) -> tuple[Document | None, str]:
-        """The document of a line, and its problem; no document if the line is empty or has no label."""
+    def document(line: str, identifier: str) -> tuple[Document | None, str]:
         if not line.strip():
             return None, "it is empty"
-        labels = self.fasttext.findall(line) if self.fasttext and not self.plain else []
-        label, tab, rest = line.partition("\t")
-        if self.fasttext and not labels and self.needs_label:
+        labels = fasttext.findall(line) if fasttext and not plain else []
+        label, tab, text = line.partition("\t")
+        if fasttext and not labels and options.labelled:
             return None, ""
-        if labels and self.fasttext:
-            text = self.fasttext.sub("", line).rstrip()
-            document = Document(
-                identifier, text, labels[0] if len(labels) == 1 else tuple(dict.fromkeys(labels)), self.part
-            )
-        elif self.plain or self.fasttext:
-            document = Document(identifier, line, self.label, self.part)
-        elif tab and label.strip():
-            document = Document(identifier, rest, label, self.part)
-        else:
-            return Document(identifier, rest), "it is not a label, a TAB and a text"
-        return document, "its text is empty" if self.needs_text and not document.text.strip() else ""
+        names: Label | None = label
+        if labels and fasttext:
+            text, names = fasttext.sub("", line).rstrip(), tuple(dict.fromkeys(labels))
+            names = labels[0] if len(labels) == 1 else names
+        elif plain or fasttext:
+            text, names = line, of_file
+        elif not tab or not label.strip():
+            return Document(identifier, text), "it is not a label, a TAB and a text"
+        problem = "its text is empty" if options.needs_text and not text.strip() else ""
+        return Document(identifier, text, names, part), problem
+
+    return document

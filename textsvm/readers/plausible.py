@@ -15,6 +15,7 @@ from math import isclose
 from statistics import median_low
 
 from textsvm.errors import InputError, first_few, printable
+from textsvm.readers.charsets import NOT_UTF_8, wrong_charset
 from textsvm.readers.corpus import (
     DATE,
     TOTALS,
@@ -51,15 +52,7 @@ _ERROR = re.compile(r"^ *#(?:N/?A|NV|NAME\?|[A-ZÄÖÜ]{3,8}(?:/0)?!) *$", re.MU
 _NAME = re.compile(r"[A-ZÀ-ÞА-Я][^\d\s]*(?:\s[^\d\s]+)?")  #: Of a column, in a further line of a header
 LABEL_SEPARATORS = ";,|#/+&"  #: Of labels in a cell, the usual first
 _PARTS = re.compile(f"[{LABEL_SEPARATORS}\0]")
-#: Words of another charset: symbols or capitals between small letters, or many letters with marks.
-_WORD = re.compile(  # from the start of a word on, so that a long run of letters is read once
-    r"(?<![^\W\d_])(?:[^\W\d_]++(?:[\x80-\x9f¡-¨«¬¯-´¶¸-¿×÷‚„†‡ˆ‰‹‘“”˜›€]++[^\W\d_]++)++|"
-    r"[^\W\d_]*?(?:[a-zß-ÿ][À-ÞŠŒŽŸ][a-zß-ÿ]|[À-ÿ]{4,})[^\W\d_]*)"
-)
-_WITH_MARKS = re.compile(r"(?<![^\W\d_])[^\W\d_]*?[À-ÿ][^\W\d_]*")
-#: Charsets in question, the usual first.
-_CHARSETS = ("cp850", "cp1251", "mac_roman", "cp1250", "koi8_r", "cp1253", "cp852", "iso8859_2")
-_SAMPLE = 2000  #: Documents in which words are looked for
+SAMPLE = 2000  #: Documents in which words are looked for
 #: Numbers whose marks are surely decimal or of groups, by the decimal mark, and numbers that may be either.
 _SURELY = {
     mark: re.compile(
@@ -75,7 +68,8 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
     """The corpus without rows that are no documents, with warnings; InputError if it was misread."""
     options.warn(*corpus.warnings)
     corpus = replace(corpus, warnings=options.warnings)
-    _check_charset(corpus, options)
+    if any(NOT_UTF_8 in problem for _, problem in corpus.problems):
+        options.warn(*wrong_charset(corpus.source, [*set(_single(corpus)), *islice(corpus.texts, SAMPLE)]))
     if not options.labelled:
         return corpus
     _check_texts(corpus, options)
@@ -224,7 +218,7 @@ def _check_texts(corpus: Corpus, options: ReadOptions) -> None:
     names = _columns(corpus, "text")
     for name in names if corpus.columns or len(names) == 1 else ():
         column = (corpus.columns or {name: corpus.texts}).get(name, ())
-        cells = [cell for cell in islice(column, _SAMPLE) if cell.strip()]
+        cells = [cell for cell in islice(column, SAMPLE) if cell.strip()]
         dates = sum(DATE.match(cell) is not None for cell in cells)
         numbers = sum(is_number(re.sub("[.,']", "", cell)) for cell in cells)
         if len(cells) >= _FEW and max(dates, numbers) >= _IN_CLASSES * len(cells):
@@ -309,7 +303,7 @@ def _with_answers(corpus: Corpus, options: ReadOptions) -> Corpus:
     return replace(corpus, labels=[yes[i][0] for i in rows] if single else [(*yes[i],) for i in rows])
 
 
-# Numbers and charsets
+# Numbers
 
 
 def decimal_mark(columns: Mapping[str, Iterable[object]], separator: str | None, file: str) -> str | None:
@@ -337,34 +331,3 @@ def decimal_mark(columns: Mapping[str, Iterable[object]], separator: str | None,
         f"{file}: is the decimal mark of {name!r} a comma or a point ({first_few(examples)})? Add --table "
         "decimal=comma or decimal=point"
     )
-
-
-def _check_charset(corpus: Corpus, options: ReadOptions) -> None:
-    """Warn of words with symbols of a wrong charset, and name charsets that make letters of them."""
-    if "Windows-1252" not in str(corpus.reading.get("encoding")):
-        return
-    sample = [*set(_single(corpus)), *islice(corpus.texts, _SAMPLE)]
-    words = set(chain.from_iterable(map(_WORD.findall, sample)))
-    usual = set(chain.from_iterable(map(_WITH_MARKS.findall, sample))) - words
-    read = {
-        charset: [x for word in sorted(words) if (x := _in_charset(word, charset))] for charset in _CHARSETS
-    }
-    best = max(_CHARSETS, key=lambda charset: sum(1 + x.islower() for x in read[charset]))
-    if 2 * len(read[best]) > max(len(words), len(usual)):
-        word = next((word for word in sorted(words) if _in_charset(word, best)), "")
-        others = [name for name in _CHARSETS if len(read[name]) == len(read[best]) and name != best]
-        options.warn(
-            f"{corpus.source} is not Windows-1252: {word} is no word; --encoding {best} reads {read[best][0]}"
-            + f" (or try {first_few(others, 2)})" * bool(others)
-        )
-
-
-def _in_charset(word: str, charset: str) -> str:
-    """The bytes of a word in a charset; "" unless they are letters, with capitals at the beginning or all."""
-    try:
-        word = word.encode("cp1252", "textsvm-windows-1252").decode(charset, "replace")
-    except UnicodeEncodeError:  # it was UTF-8
-        return ""
-    script = {letter > "\u0370" for letter in word}  # Latin letters, or Greek and Cyrillic
-    letters = word.isalpha() and len(script) == 1 and not {*"ªºƒ"} & {*word}
-    return word if letters and (word.isupper() or word[1:].islower()) else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -184,8 +185,12 @@ def _names(path: object) -> list[str | Path]:
 
 
 def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Paths as a list; InputError for data in memory."""
-    return [Path(name) for name in _names(path)]
+    """Paths as a list; InputError for data in memory, and for a path that is named twice."""
+    paths = [Path(name) for name in _names(path)]
+    for path, count in Counter(path.resolve() for path in paths).items():
+        if count > 1:
+            raise InputError(f"{path} is named {count} times, and its documents would count as often")
+    return paths
 
 
 def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) -> Corpus:

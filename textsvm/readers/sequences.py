@@ -17,8 +17,7 @@ the header, the id being word 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from textsvm.errors import InputError, MissingColumn
@@ -81,7 +80,7 @@ def read_sequences(
     records that are odd or left out. Damaged files and invalid numbers raise InputError.
     """
     for file, report in with_progress(files, progress):
-        parser = HeaderParser.for_file(file, options, len(files) > 1)
+        parsed = _header_parser(file, options, len(files) > 1)
         for count, (line, header, letters) in enumerate(records(file, problems), 1):
             if count % PROGRESS_STEP == 0:
                 report()
@@ -98,49 +97,38 @@ def read_sequences(
                     continue
                 if len(letters) == 1:
                     problems.append((place, f"of one letter: {header!r} is {letters!r}"))
-            document = parser.document(header, letters, count)
+            document = parsed(header, letters, count)
             if options.label_separator is not None and document.label is not None:
                 document = document._replace(label=split_label(document.label, options.label_separator))
             yield document
 
 
-@dataclass(frozen=True)
-class HeaderParser:
-    """Parser of the headers of a file."""
+def _header_parser(
+    file: File | FileOnDisk, options: ReadOptions, several: bool
+) -> Callable[[str, str, int], Document]:
+    """Makes the document of a header, letters and number of a record, by the first bytes of the file."""
+    headers = [line[1:].strip() for line in decode(file.head)[0].split("\n") if line.startswith(">")]
+    few = 2 * len(set(headers)) <= len(headers) or _SIGNS.issuperset(headers)
+    are_labels = bool(headers) and all(headers) and few and options.label_column is None
+    of_file, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")
+    with_columns, part_of_file = options.named or options.label_column, part_of(file.name)
 
-    file: str
-    options: ReadOptions | None  #: None if no column is named
-    are_labels: bool  #: Whether headers are labels, so that the number of a record is its id
-    prefix: str  #: Prefix of that number
-    label: str | None  #: Label and part from the name of the file.
-    part: str | None
-
-    @classmethod
-    def for_file(cls, file: File | FileOnDisk, options: ReadOptions, several: bool) -> HeaderParser:
-        """The parser for a file, from its first bytes."""
-        headers = [line[1:].strip() for line in decode(file.head)[0].split("\n") if line.startswith(">")]
-        few = 2 * len(set(headers)) <= len(headers) or _SIGNS.issuperset(headers)
-        are_labels = bool(headers) and all(headers) and few and options.label_column is None
-        label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")
-        column_options = options if options.named or options.label_column else None
-        return cls(file.name, column_options, are_labels, prefix, label, part_of(file.name))
-
-    def document(self, header: str, letters: str, count: int) -> Document:
-        """The document of the record number `count`."""
+    def document(header: str, letters: str, count: int) -> Document:
         fields: dict[str, str] = {}
-        label, part, words = self.label, self.part, header.split(None, 1)
-        identifier = f"{self.prefix}{count}" if self.are_labels or not words else words[0]
-        if self.are_labels:
+        label, part, words = of_file, part_of_file, header.split(None, 1)
+        identifier = f"{prefix}{count}" if are_labels or not words else words[0]
+        if are_labels:
             label = header.strip()
         elif "=" in header:
             fields = _fields(header)
             label, part = fields.get("label", label), fields.get("split", part)
         elif "|" in header and (match := _FIELDS.fullmatch(header.strip())):
             identifier, label, part = match[1], match[2], match[3].removesuffix("ing")
-        document = Document(identifier, letters, label, part)
-        if self.options is None:
-            return document
-        return _with_columns(document, self.options, f"{self.file}, record {count}", header.split(), fields)
+        own = Document(identifier, letters, label, part)
+        place = f"{file.name}, record {count}"
+        return _with_columns(own, options, place, header.split(), fields) if with_columns else own
+
+    return document
 
 
 def _with_columns(

@@ -20,7 +20,7 @@ from threading import Thread
 from typing import IO, Any
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import byte_order_mark
+from textsvm.readers.charsets import NOT_UTF_8, byte_order_mark, wrong_charset
 from textsvm.readers.corpus import Corpus, Document, ReadOptions, build_corpus, printable_id, reading_line
 from textsvm.readers.delimited import header_format
 from textsvm.readers.files import (
@@ -39,7 +39,7 @@ from textsvm.readers.files import (
     walk,
     without_backups,
 )
-from textsvm.readers.plausible import checked
+from textsvm.readers.plausible import SAMPLE, checked
 from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
 from textsvm.readers.tables import table_format
 from textsvm.readers.vectors import read_vector_files
@@ -267,7 +267,7 @@ def _items(paths: list[str], options: ReadOptions) -> Iterator[_Item]:
     """Documents, problems in between as tuples, vectors as a corpus, and errors."""
     for path in paths:
         try:
-            yield from _items_of(path, replace(options, decisions={}), len(paths) > 1)
+            yield from _items_of(path, replace(options, decisions={}, warnings=[]), len(paths) > 1)
         except (InputError, OSError) as error:
             yield error if isinstance(error, InputError) else InputError(f"{path}: {error.strerror}")
 
@@ -292,7 +292,10 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
             yield corpus
             return
     number, endless = 0, any(isinstance(file, StreamFile) for file in inputs.files)
+    sample, of_windows = list[str](), False  #: Texts, and whether bytes were read as Windows-1252
     for number, document in enumerate(documents, 1):
+        of_windows |= any(NOT_UTF_8 in problem for _, problem in inputs.problems)
+        sample += [document.text] * (of_windows and len(sample) < SAMPLE)
         yield from _drained(inputs.problems)
         name = printable_id(_id(path, document, inputs, prefix))
         if format == "file" != options.format and not several:
@@ -305,6 +308,8 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
     if not number:
         raise no_document_error(inputs.source, format, inputs.problems)
     yield from _drained(inputs.problems)
+    options.warn(*(wrong_charset(path, sample) if of_windows else ()))
+    yield from (f"warning: {sentence}" for sentence in options.warnings)
     if not endless:
         yield reading_line(options.reading(inputs.source, format, number))
 

@@ -58,6 +58,9 @@ _ATTRIBUTE = re.compile(
     r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{]+)(?:\s+|(?=\{))(\S)""", re.IGNORECASE
 )
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
+#: Name of a column of Orange with its role (class, meta, ignored, weight) and type, as in mS#Text.
+_ORANGE = re.compile("([cmiw]?)([CDST]?)#(.+)")
+_ORANGE_TYPES = {"S": "text", "C": "numbers"}
 #: Tag of a line of RIS or EndNote, and its value; tags of titles and abstracts.
 _TAG = re.compile(r"(?:([A-Z][A-Z0-9])  -|(%\S))(?: (.*))?$")
 _TEXT_TAGS = ("TI", "T1", "%T", "AB", "N2", "%X")
@@ -614,7 +617,10 @@ def _table(
     first = [bare if (bare := cell.lstrip("# ")).lower() in USUAL_NAMES else cell for cell in first]
     peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
     rows, lookahead = chain(peeked, rows), list[CellRow]()
-    headed = _has_header(first, options)
+    types = [_ORANGE.fullmatch(cell) for cell in first]
+    if of_orange := any(match and (match[1] or match[2]) for match in types) and options.header is not False:
+        first = [match[3] if match else cell for match, cell in zip(types, first, strict=True)]
+    headed = of_orange or _has_header(first, options)
     if headed:
         if _begin_with_names(first, [cells for *_, cells in peeked], form.get("delimiter")):
             first.insert(0, "row.names")
@@ -637,8 +643,14 @@ def _table(
                 total = len(cells) < len(names) and is_total(next(filter(str.strip, cells), ""))
                 yield number, line, InvalidRow(TOTALS if total else reason, not total, row)
 
+    typed: dict[str, list[str]] = {"label": [], "text": [], "numbers": []}
+    for name, match in zip(names, types, strict=False) if of_orange else ():
+        role = "label" if match and match[1] == "c" else match and _ORANGE_TYPES.get(match[2])
+        if match and role and match[1] != "i":
+            typed[role].append(name)
     separator = form.get("delimiter")
-    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
+    table = TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
+    return replace(table, typed=typed)
 
 
 def _begin_with_names(header: Sequence[str], rows: Sequence[Cells], delimiter: str | None) -> bool:

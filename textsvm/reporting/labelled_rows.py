@@ -87,10 +87,16 @@ class LabelledRows:
         self._names = names
         if names != list(self.added):
             self.say(f"note: some names are in the table; the new columns are {', '.join(names)}")
+        if form and self.format in DIALECTS and form.delimiter not in ("", ","):
+            number = re.compile(rb'[;|\t]"?-?\d+,\d+"?[;|\t\r\n]')
+            self._comma = number.search(form.file.head.replace(b"\0", b"")) is not None
         if form and form.format == self.format:
             self._keep_form(form)
         elif form and (form.format, self.format) == ("excel", "csv"):
             self.stream.write(BOM_UTF8)  # without it, Excel takes letters for those of another encoding
+            self.say(
+                "note: commas separate the cells of the CSV, and numbers have points; .xlsx keeps the form"
+            )
         if form and not form.headed:
             self.say(f"note: the table has no header; {' and '.join(names)} are its last columns")
         elif self._form:
@@ -112,7 +118,6 @@ class LabelledRows:
                 f"{form.file.name}; name a .jsonl or .xlsx file, or convert the table to UTF-8"
             )
         self._form, self._end = form, _end_of(form.header) or "\n"
-        self._comma = form.delimiter == ";" and re.search(rb';"?-?\d+,\d+"?[;\r\n]', head) is not None
         self.stream.write(mark)
 
     def _extended(self, raw: str, cells: Sequence[str], values: Sequence[object]) -> str:
