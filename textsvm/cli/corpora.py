@@ -362,11 +362,10 @@ def say_encoder(console: Console, corpus: Corpus, encoder: object) -> None:
 def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
     """Warn of classes of a single document, and of numbers with a fraction."""
     lone = [label for label, count in counts.items() if count == 1]
-    if len(lone) > 1 and 2 * len(lone) >= len(counts):
-        console.warn(
-            f"{len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
-            "can be learnt; check the label column (--label), or predict numbers with --regress"
-        )
+    if len(lone) > 1:
+        sentence = f"{len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
+        sentence += "can be learnt; check the label column (--label), or predict numbers with --regress"
+        console.warn(sentence) if 2 * len(lone) >= len(counts) else console.say(f"note: {sentence}")
     elif len(counts) > 2 and not all(number.is_integer() for number in as_numbers(counts) or ()):
         comma = ", whose decimals have a point" if any("," in label for label in counts) else ""
         console.say(
@@ -374,11 +373,8 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             f"COLUMN predicts numbers{comma}"
         )
     elif lone:
-        others = f" and {len(lone) - 1:,} more" if len(lone) > 1 else ""
-        console.say(
-            f"note: {lone[0]!r}{others}: a class of a single document, from which "
-            "almost nothing can be learnt; add documents, or correct the label"
-        )
+        advice = "from which almost nothing can be learnt; add documents, or correct the label"
+        console.say(f"note: {lone[0]!r}: a class of a single document, {advice}")
 
 
 # Parts and folds
@@ -520,26 +516,17 @@ def _drawn(console: Console, corpus: Corpus, groups: Ints | None, share: float, 
         console.say(f"note: {classes} trained on and never held out")
     candidates = [i for i in range(len(corpus)) if i not in lone]
     stratify = [labels[i] for i in candidates] if labels else []
-    _require_enough(share, len(candidates), len(set(stratify)) or 1, unit)
+    n, n_classes, n_test = len(candidates), len(set(stratify)) or 1, ceil(share * len(candidates))
+    if min(n_test, n - n_test) < n_classes:
+        raise InputError(
+            f"--holdout {share:g} cannot be drawn: of {n:,} {unit}s of classes of several it holds out "
+            f"{n_test:,}, leaves for training {n - n_test:,}, and both need each of the {n_classes} classes"
+        )
     test = shuffle_split(len(candidates), share, seed, stratify or None)[1]
     held = np.isin(groups, groups[first[[candidates[i] for i in test]]])
     if stratify and set(targets(whole)) != set(targets(whole.subset(np.flatnonzero(~held)))):
         raise InputError(f"--holdout {share:g} holds out all documents of a class; give another --seed")
     return held
-
-
-def _require_enough(share: float, n: int, classes: int, unit: str) -> None:
-    """Raise InputError if a part would lack a class."""
-    if not n:
-        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single {unit}")
-    size_of_test = ceil(share * n)
-    for action, size in {"holds out": size_of_test, "leaves for training": n - size_of_test}.items():
-        if size < classes:
-            documents = f"a {unit} of each of the {classes} classes" if classes > 1 else f"a {unit}"
-            raise InputError(
-                f"--holdout {share:g} cannot be drawn: of {n:,} {unit}s it {action} {size:,}, and both "
-                f"parts need {documents}; use a {'larger' if action == 'holds out' else 'smaller'} share"
-            )
 
 
 def held_out_near_duplicates(

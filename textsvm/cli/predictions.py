@@ -248,7 +248,7 @@ class Printer:
         )
 
     def report(self) -> None:
-        """Report the drift, columns that the table has no place for, and rows without a text."""
+        """Report the drift, and rows without a text or a document."""
         corpora.say_missing_texts(self._console, self._missing)
         if self._predicted >= FEW and self._seen > judge.SEEN * self._predicted:
             self._console.warn(judge.KNOWN.format(self._seen / self._predicted))
@@ -263,13 +263,6 @@ class Printer:
             )
             for message in [*messages, advice] if messages else ():
                 self._console.warn(f"drift: {message}")
-        if self._table is not None and self._table.lost:
-            self.failures += 1
-            names = ", ".join(self._table.lost.values())
-            print_error(
-                "the columns of the output are those of the first table, and others have more: "
-                f"{names}; predict the tables one by one"
-            )
         if self._no_documents:
             self._console.warn(f"no documents, and without a label: {first_few(self._no_documents)}")
         if self._without_text:

@@ -440,16 +440,11 @@ class Corpus:
         return [tuple(self.ids[i] for i in group) for group in groups]
 
     def _equal_texts(self) -> list[list[int]]:
-        groups = defaultdict(list)
-        for i, text in enumerate(self._keys()):
+        groups = defaultdict[object, list[int]](list)
+        in_memory = self.columns is None and self.vectors is None and not isinstance(self.texts, StoredTexts)
+        for i, text in enumerate(self.texts if in_memory else self.digests()):
             groups[text].append(i)
         return [group for group in groups.values() if len(group) > 1]
-
-    def _keys(self) -> Iterable[str | bytes]:
-        """Keys of the documents that are equal for equal documents: texts in memory, or digests."""
-        if self.columns is None and self.vectors is None and not isinstance(self.texts, StoredTexts):
-            return self.texts
-        return self.digests()
 
     def digests(self) -> Iterable[bytes]:
         """Digest of each document without its label; equal for equal documents."""

@@ -218,10 +218,6 @@ class TableForm:
     left: int = 0  #: First column of the sheet, from 0
 
     @property
-    def headed(self) -> bool:
-        return self.header_line > 0
-
-    @property
     def dialect(self) -> tuple[str, str, int]:
         """Equal for tables whose rows can be written below each other as they are."""
         return self.header, self.delimiter, len(self.names)

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, BinaryIO
 
 from textsvm.arrays import Json
-from textsvm.errors import InputError
+from textsvm.errors import InputError, first_few
 from textsvm.readers.charsets import byte_order_mark, decode
 from textsvm.readers.corpus import NumberCell
 from textsvm.readers.tables import SourceRow, TableForm
@@ -34,8 +34,6 @@ class LabelledRows:
     added: Sequence[str]  #: Names of the values of the predictions
     labels: Sequence[str]  #: All labels that may occur
     whole: bool = True  #: Whether all rows of the input are written
-    #: Columns of later rows that the table has no place for, by their name.
-    lost: dict[str, str] = field(default_factory=dict)
     _inputs: Sequence[str] = ()  #: Columns of the input; none before the first row
     _names: Sequence[str] = ()  #: Added columns
     _form: TableForm | None = None  #: Form of the input, if it is CSV or TSV and the output keeps it
@@ -52,8 +50,11 @@ class LabelledRows:
             self.say(f"note: {row['id']}: {reason}")
         if not self._inputs:
             self._begin(cells)
-        for name in cells.keys() - set(self._inputs):
-            self.lost.setdefault(name, f"{name!r} ({row['id']})")
+        if lost := cells.keys() - set(self._inputs):
+            raise InputError(
+                f"the columns of the output are those of the first table, and {row['id']} also has "
+                f"{first_few(sorted(map(repr, lost)))}; predict the tables one by one"
+            )
         values = [self._cell(row.get(name)) for name in self.added]
         if self.format not in DIALECTS:
             self._collected.append((dict(zip(self._names, values, strict=True)), cells))
@@ -97,7 +98,7 @@ class LabelledRows:
             self.say(
                 "note: commas separate the cells of the CSV, and numbers have points; .xlsx keeps the form"
             )
-        if form and not form.headed:
+        if form and not form.header_line:
             self.say(f"note: the table has no header; {' and '.join(names)} are its last columns")
         elif self._form:
             self._print(self._extended(self._form.header, self._form.names, names))
