@@ -53,6 +53,7 @@ FEWEST = 600  #: Fewest texts of the trials
 WEIGHTS = (0.15, 0.3, 0.5)  #: Weights of a kernel beside the others that are compared
 MOST_WEIGHED = 500  #: Maximum number of texts on which these weights are compared
 RIDGE = 0.5  #: Ridge of the regressions by which they are compared
+FEW_WEIGHED = 50  #: Number of texts below which a standard error counts in proportion to their number
 GroupPair: TypeAlias = tuple[Ints | None, Ints | None]  #: Groups of the user, and of copies
 SCALES = (-3.0, 4.0)  #: Smallest and largest logarithm of the scale of decision values.
 
@@ -244,15 +245,13 @@ def weigh_parts(
     """
     kernels, errors = [kernel for _, kernel in default.parts], "too few different texts to choose it"
     reason = ""
-    if len(weighing.rows):
+    if n := len(weighing.rows):
         default, gram = weighing.joined(default, of)
         weights, steps = weighing.weights([gram, *map(weighing.gram, kernels)])
         default = replace(default, parts=tuple(zip(weights, kernels, strict=True)))
-        reason = ": the largest gain in left-out margins less its standard error, on "
-        reason += f"{len(weighing.rows):,} texts"
-        errors = "errors " + ", ".join(
-            f"{f'with {names[k - 1]} ' if k else ''}{error:.1%}" for k, error in steps
-        )
+        reason = f": the largest gain in left-out margins less its standard error, on {n:,} texts"
+        shares = (f"{f'with {names[k - 1]} ' if k else ''}{error:.1%}" for k, error in steps)
+        errors = f"errors {', '.join(shares)}"
     joined = f"the joined text of {' + '.join(default.columns)}; beside it " if default.columns else ""
     pairs = zip(names, default.parts, strict=True)
     weights_text = ", ".join(f"{name} with weight {weight:.2g}" for name, (weight, _) in pairs)
@@ -270,7 +269,8 @@ def _gain(margins: Floats, others: Floats) -> float:
     """Lower bound of the gain of other margins in a smooth loss: the mean less its standard error."""
     losses = [scipy.special.expit(-own / max(np.abs(own).mean(), 1e-12)) for own in (margins, others)]
     gain = losses[0] - losses[1]
-    return float(gain.mean() - gain.std() / np.sqrt(len(gain)))
+    errors = min(len(gain) / FEW_WEIGHED, 1)
+    return float(gain.mean() - errors * gain.std() / np.sqrt(len(gain)))
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:
