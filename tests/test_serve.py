@@ -407,6 +407,77 @@ def test_a_call_is_as_long_as_its_time_allows(models):
     assert model.room > 900
 
 
+def spend(seconds):
+    """Use a processor."""
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+@pytest.mark.parametrize("texts", [["win cash now"], ["win cash now", "lunch"], ["lunch at noon? " * 9]])
+def test_a_model_returns_to_short_requests_after_a_slow_call(texts, models):
+    """A slow call (functions are compiled, memory is swapped) sends no later request away for ever."""
+    scripted = Scripted(models / "two.textsvm")
+    predict = scripted.model.predict
+    scripted.model.predict = lambda texts: spend(0.4) or predict(texts)
+    scripted.ask(1, text="win cash now")
+    assert [answer[:2] for answer in scripted.worker.call()] == [(1, 200)]
+    scripted.model.predict = predict
+    assert scripted.model.room == 1
+    scripted.ask(2, texts=texts)
+    assert scripted.sent == [(2, APART, b"")]
+    scripted.model._last_call -= 2 * sum(map(len, texts))  # seconds
+    scripted.ask(3, texts=texts)
+    scripted.ask(4, texts=["noon " * 9])  # a single request tries
+    assert scripted.sent[1:] == [(4, APART, b"")]
+    while scripted.worker.jobs:
+        answers = scripted.worker.call()
+    assert [answer[:2] for answer in answers] == [(3, 200)]
+    for number in range(5, 20):  # at once, without a pause
+        scripted.ask(number, texts=texts[:1])
+        assert [answer[:2] for answer in scripted.worker.call()] == [(number, 200)]
+
+
+def test_trials_of_a_slow_model_delay_others_for_a_small_share_of_the_time(models, monkeypatch):
+    model, now, busy = ServedModel("two", str(models / "two.textsvm")), [1000.0], 0.0
+    monkeypatch.setattr(worker.time, "monotonic", lambda: now[0])
+    model.fit_room(4000, 4.0)  # 1 ms for each symbol
+    for _ in range(100_000):
+        now[0] += 0.01
+        if model.room < 100 and model.tries(100):
+            busy, now[0] = busy + 0.1, now[0] + 0.1
+            model.fit_room(100, 0.1)
+    assert 10 < busy < 0.1 * (now[0] - 1000)
+    now[0] += 1e6
+    assert model.tries(worker.FIRST_ROOM)
+    assert not model.tries(worker.FIRST_ROOM + 1)
+
+
+def test_calls_while_another_model_is_loaded_do_not_shrink(models, monkeypatch):
+    """The seconds of a processor are those of the process: with them the room fell to a symbol."""
+    scripted, end = Scripted(models / "two.textsvm"), threading.Event()
+    before = scripted.model.room
+
+    def prepare(*arguments):
+        spend(0.1)
+        assert end.wait(60)
+
+    monkeypatch.setattr(worker, "ServedModel", prepare)
+    load = {"models": {"a": "a"}, "names": ["a"], "max_texts": 9, "max_characters": 99}
+    scripted.worker._receive(1, LOAD, json.dumps(load).encode())
+    predict = scripted.model.predict
+    scripted.model.predict = lambda texts: spend(0.1) or predict(texts)
+    scripted.ask(2, model="two", text="win cash now")
+    scripted.worker.call()
+    assert scripted.model.room == before
+    end.set()
+    while not scripted.sent:
+        time.sleep(0.001)
+    scripted.ask(3, model="two", text="win cash now")
+    scripted.worker.call()
+    assert scripted.model.room < 12
+
+
 def test_calls_stay_large_on_a_busy_computer(models):
     scripted = Scripted(models / "two.textsvm")
     predict, before = scripted.model.predict, scripted.model.room
@@ -886,6 +957,16 @@ def test_large_bodies_and_long_texts_are_predicted_apart(models):
         os.kill(first, signal.SIGKILL)  # requests of the second process go on
         assert server.predict(texts=texts)[0] in (200, 503)
         until_answered(server, large)
+
+
+@pytest.mark.parametrize("error", [OSError(12, "Cannot allocate memory"), MemoryError()])
+def test_a_second_process_that_cannot_be_started_is_a_503(error, monkeypatch):
+    async def ask():
+        service, _ = scripted_service(None, monkeypatch)
+        monkeypatch.setattr(service, "_start", lambda apart: _raise(error))
+        return await service._predict_apart(b"{}")
+
+    assert asyncio.run(ask()) == app._BUSY
 
 
 def test_a_second_process_that_hangs_is_replaced(models):

@@ -333,7 +333,7 @@ class Service:
             task = asyncio.create_task(self._ask(self._apart, body))
             task.add_done_callback(lambda _: self._large.release())  # also if the client has gone
             return await asyncio.shield(task)
-        except OSError:  # a timeout, or the process cannot be started
+        except (OSError, MemoryError):  # a timeout, or the process cannot be started
             return _BUSY
         finally:
             self._queued -= 1

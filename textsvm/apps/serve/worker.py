@@ -1,13 +1,13 @@
 """The process of `textsvm serve` that loads models and predicts: frames on stdin, answers on stdout.
 
 Requests that wait for the same model are predicted in one call: a call takes milliseconds, and each further
-short text some microseconds. The symbols of a call are limited to those that it predicts in about `GOAL`
+short text a small part of that. The symbols of a call are limited to those that it predicts in about `GOAL`
 seconds. They are counted in the normal form, which can have 18 symbols for a character. Every second call
 takes a few texts of each request in turn, so that requests with many texts hardly delay requests with few.
-The other calls give half of their room to the first texts of new requests and the rest to the oldest
-requests, so that some requests are answered in time under overload. A request with a text that is too long
-for a call goes back to the server, which sends it, like large bodies, to a second process of lower priority
-(`apart`). The prediction of a text does not depend on the other texts of its call.
+Other calls fill half of their symbols with new requests and the rest with the oldest. So under overload some
+requests are still answered in time. A request with a text that is too long for a call goes back to the
+server, which sends it, like large bodies, to a second process of lower priority (`apart`). The limit recovers
+with time. The prediction of a text does not depend on the other texts of its call.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ from textsvm.model.rules import NumberRule, margins
 from textsvm.runtime.plain_json import error_body, unambiguous_json
 
 GOAL = 0.01  #: Seconds that a call should take
+FIRST_ROOM = 1 << 12  #: Maximum symbols of the first call of a model
+#: Share of the time since the last call of a model that a request with a text too long for a call may take.
+TRIAL_SHARE = 0.05
 MOST_TEXTS = 256  #: Maximum texts of a call
 MOST_SYMBOLS = 1 << 15  #: Maximum symbols of a call
 TURN = 16  #: Maximum texts of a request in a call while others wait
@@ -52,7 +55,7 @@ MOST_ANSWERS = 1 << 24
 SMALL_ANSWER = 1 << 15  #: Maximum bytes of a small answer
 DECOMPOSED = 0x30000  #: Code points from here on are their own normal form
 #: Number of code points in the normal form NFKC of each code point.
-SYMBOLS = np.array([len(unicodedata.normalize("NFKC", chr(point))) for point in range(DECOMPOSED)], np.uint8)
+NFKC_LENGTH = np.array([len(unicodedata.normalize("NFKC", chr(x))) for x in range(DECOMPOSED)], np.uint8)
 #: Strings, and beginnings of other values, in JSON; a large body may have `MOST_VALUES` of them.
 VALUES, MOST_VALUES = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{,]', re.DOTALL), 50_000
 NICENESS = 5  #: Lower priority of the process that is `apart`
@@ -118,7 +121,7 @@ class ServedModel:
         self.row_bytes = (1 + self.calibrated) * (self.entry_bytes + 24 * self.n_classes)
         if self.n_classes > 2:
             self.row_bytes += (1 + self.calibrated) * len(json.dumps(names))
-        self.room, self._next_drift, self._counting = 1 << 12, 0.0, threading.Lock()
+        self.room, self._next_drift, self._last_call = FIRST_ROOM, 0.0, time.monotonic()
         self.drift = Drift(self.model, info.get("drift"))
         for texts in (PREPARING, SEQUENCES):
             with suppress(InputError):  # the model refuses these letters
@@ -169,24 +172,29 @@ class ServedModel:
     def count(self, texts: list[Example], predictions: Predictions) -> None:
         """Count predictions and signs of drift."""
         classes, predicted, decision, _ = predictions
-        with self._counting:
-            self.counts["texts"] += len(texts)
-            if classes is not None and predicted.ndim == 1:
-                self.labels.update(map(str, predicted.tolist()))
-                least = LEAST_MARGIN * (self.drift.expected["margin"] or 0.0)
-                self.counts["low_margins"] += int((margins(decision) < least).sum())
-            if (now := time.monotonic()) > self._next_drift and sum(
-                len(text_of(text)) for text in texts
-            ) <= MOST_SYMBOLS:
-                self._next_drift = now + DRIFT_SECONDS
-                self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
+        self.counts["texts"] += len(texts)
+        if classes is not None and predicted.ndim == 1:
+            self.labels.update(map(str, predicted.tolist()))
+            least = LEAST_MARGIN * (self.drift.expected["margin"] or 0.0)
+            self.counts["low_margins"] += int((margins(decision) < least).sum())
+        small = sum(len(text_of(text)) for text in texts) <= MOST_SYMBOLS
+        if small and (now := time.monotonic()) > self._next_drift:
+            self._next_drift = now + DRIFT_SECONDS
+            self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
 
     def fit_room(self, symbols: int, seconds: float) -> None:
         """Adapt `room` to the seconds that a call with this number of symbols took."""
+        self._last_call = time.monotonic()
         if seconds > 1.5 * GOAL:
             self.room = max(1, int(symbols * GOAL / seconds))
-        elif seconds < GOAL and 2 * symbols > self.room:
-            self.room = min(2 * self.room, MOST_SYMBOLS)
+        else:
+            factor = 2 if seconds < GOAL and 2 * symbols > self.room else 1
+            self.room = min(max(factor * self.room, symbols), MOST_SYMBOLS)
+
+    def tries(self, symbols: int) -> bool:
+        """Whether a request with texts too long for a call may show that `room` is too small by now."""
+        seconds = GOAL + TRIAL_SHARE * (time.monotonic() - self._last_call)
+        return symbols <= min(self.room * seconds / GOAL, FIRST_ROOM)
 
     def as_dict(self) -> Json:
         """Facts and counters."""
@@ -261,7 +269,7 @@ def symbols_of(text: str) -> int:
     if text.isascii():
         return len(text)
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    return int(SYMBOLS[np.minimum(points, DECOMPOSED - 1)].sum(dtype=np.int64))
+    return int(NFKC_LENGTH[np.minimum(points, DECOMPOSED - 1)].sum(dtype=np.int64))
 
 
 class Worker:
@@ -272,6 +280,7 @@ class Worker:
         self.models: dict[str, ServedModel | None] = {}  #: None until it is loaded
         self.jobs: list[TextRequest] = []  #: Requests that wait, oldest first
         self._in_turn = True  #: Whether the last call took texts of the requests in turn
+        self._loading = False  #: Whether a thread loads models, which takes processor seconds of this process
         self.max_texts, self.max_characters = 0, 0
 
     def run(self) -> None:
@@ -320,7 +329,7 @@ class Worker:
     ) -> dict[int, Answer]:
         """Predict parts of requests together, and each alone if that fails; answers of complete requests."""
         model, answers = parts[0][0].model, dict[int, Answer]()
-        since, processor = time.perf_counter(), time.process_time()
+        since, processor, loading = time.perf_counter(), time.process_time(), self._loading
         try:
             predictions = model.predict(texts)
             rows = [job.rows_of(predictions, part) for job, part in parts]
@@ -338,8 +347,9 @@ class Worker:
             seconds = time.perf_counter() - since
         with suppress(MemoryError):  # counters are not worth the answers
             model.count(texts, predictions)
-        # Smaller calls would not help against other programs that use the processors.
-        model.fit_room(symbols, min(seconds, time.process_time() - processor))
+        if not (loading or self._loading):
+            # Smaller calls would not help against other programs that use the processors.
+            model.fit_room(symbols, min(seconds, time.process_time() - processor))
         for (job, _), new in zip(parts, rows, strict=True):
             job.rows += new
         for job, _ in parts:
@@ -367,7 +377,11 @@ class Worker:
             return
         if not job.texts:
             self._send([job.answer()])
-        elif self._apart or max(job.sizes) <= job.model.room:
+        elif (
+            self._apart
+            or max(job.sizes) <= job.model.room
+            or (job.model.tries(sum(job.sizes)) and all(x.model is not job.model for x in self.jobs))
+        ):
             self.jobs.append(job)
         else:
             self._send([(number, APART, b"")])
@@ -377,6 +391,7 @@ class Worker:
     ) -> None:
         """Load some of the models; a file that cannot be read leaves the old model."""
         self.max_texts, self.max_characters, failures = max_texts, max_characters, {}
+        self._loading = True
         self.models = dict.fromkeys(models) | self.models
         for name in names:
             path = models[name]
@@ -387,6 +402,7 @@ class Worker:
             except Exception as error:  # the server waits for an answer
                 traceback.print_exception(error)
                 failures[name] = one_line(f"{path} cannot be loaded: {type(error).__name__}: {error}")
+        self._loading = False
         self._send([(number, 200, json.dumps(failures).encode())])
 
     def _read(self, number: int, body: bytes) -> TextRequest:
