@@ -176,6 +176,12 @@ RECORD = {"id": "i", "status": "completed", "fields": {"text": "t"}, "suggestion
         ({"messages": [{"role": "user", "content": "t"}, {"role": "assistant", "content": "a"}]}, ["a"]),
         ({"conversations": [{"from": "human", "value": "t"}, {"from": "gpt", "value": "a"}]}, ["a"]),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": "t"}]}], "label": "a"}, ["a"]),
+        (
+            {"messages": [{"role": r, "content": [{"type": "text", "text": t}]}
+                          for r, t in (("user", "t"), ("assistant", "a"))]},
+            ["a"],
+        ),
+        ({"messages": [{"role": "user", "content": "t"}, {"role": "assistant", "content": 1}]}, ["1"]),
     ],
 )  # fmt: skip
 def test_rows_of_other_tools(row, labels, write):
@@ -201,3 +207,83 @@ def test_the_last_message_of_a_chat_is_stated(write):
 def test_other_rows_with_such_keys_are_tables(write):
     rows = [{"text": "what?", "answer": "forty", "label": "a"}, {"text": "t", "answer": "no", "label": "b"}]
     assert read_corpus(write("t.jsonl", jsonl(rows))).labels == ["a", "b"]
+
+
+AGAIN = "texts that an annotator answered again: 1; the last answer counts (several labels need --multilabel)"
+PRODIGY = {"answer": "accept", "_annotator_id": "s1"}
+
+
+def _rows(kind, answers):
+    """An export with answers (text, annotator, label), in order."""
+    if kind == "prodigy":
+        return [PRODIGY | {"text": t, "_annotator_id": a, "accept": [label]} for t, a, label in answers]
+    if kind == "one person":  # Prodigy without sessions
+        return [{"answer": "accept", "text": t, "accept": [label]} for t, _, label in answers]
+    if kind == "table":
+        return [{"text": t, "annotator": a, "label": label} for t, a, label in answers]
+    texts = dict.fromkeys(t for t, _, _ in answers)
+    return [
+        {"data": {"text": text}, "annotations": [
+            {"completed_by": a, "result": [{"from_name": "s", "value": {"choices": [label]}}]}
+            for t, a, label in answers if t == text
+        ]}
+        for text in texts
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["table", "prodigy", "one person", "label studio"])
+def test_the_last_of_several_answers_by_an_annotator_counts(kind, write):
+    answers = [(text, "anna", "ab"[i % 2]) for i, text in enumerate(TEXTS)]
+    path = write("t.jsonl", jsonl(_rows(kind, [*answers, (TEXTS[1], "anna", "a")])))
+    for annotators in ("majority", "all"):
+        corpus = read_corpus(path, annotators=annotators)
+        assert (corpus.texts, corpus.labels) == (TEXTS, ["a", "a", "a", "b"])
+        assert [note for _, note in corpus.problems] == [AGAIN]
+    path = write("t.jsonl", jsonl(_rows(kind, [*answers, answers[1]])))  # the same answer again
+    corpus = read_corpus(path)
+    assert (corpus.labels, corpus.problems) == (["a", "b", "a", "b"], [])
+
+
+@pytest.mark.parametrize("kind", ["table", "prodigy", "label studio"])
+def test_an_answer_that_is_given_twice_is_a_single_vote(kind, write):
+    answers = [("t", "anna", "a"), ("t", "anna", "a"), ("t", "bob", "b"), ("t", "cyd", "b")]
+    corpus = read_corpus(write("t.jsonl", jsonl(_rows(kind, answers))))
+    assert corpus.labels == ["b"]
+
+
+def test_rows_of_an_annotator_are_several_labels_if_those_are_asked_for(write):
+    path = write("t.jsonl", jsonl(_rows("table", [("t", "anna", "a"), ("t", "anna", "b"), ("u", "bo", "a")])))
+    corpus = read_corpus(path, label_separator="")
+    assert (corpus.labels, corpus.problems) == ([("a", "b"), ("a",)], [])
+    path = write("t.jsonl", jsonl(_rows("prodigy", [("t", "anna", "a"), ("t", "anna", "b")])))
+    corpus = read_corpus(path, label_separator="")
+    assert corpus.labels == [("b",)]  # a row of Prodigy's choices has all labels
+    assert "answered again: 1" in corpus.problems[0][1]
+    users = [{"label": label, "user": 1} for label in "ab"]  # doccano has a row for each label
+    corpus = read_corpus(write("t.jsonl", jsonl([{"text": "t", "annotations": users}])))
+    assert (corpus.labels, corpus.problems) == ([("a", "b")], [])
+
+
+def test_the_last_of_the_answers_on_a_label_counts(write):
+    rows = [PRODIGY | {"text": "t", "label": "a", "answer": x} for x in ("accept", "reject")]
+    rows += [PRODIGY | {"text": "u", "label": label, "answer": "accept"} for label in "aab"]
+    corpus = read_corpus(write("t.jsonl", jsonl(rows)), label_separator="", negatives=True)
+    assert corpus.labels == [(), ("a", "b")]
+    assert any("answered again: 1" in note for _, note in corpus.problems)
+
+
+def test_an_annotator_is_looked_for_in_all_files(tmp_path):
+    for name, text in (("anna", "t"), ("bob", "u")):
+        (tmp_path / f"{name}.jsonl").write_text(jsonl(_rows("table", [(text, name, "a")])), "utf-8")
+    paths = [tmp_path / "anna.jsonl", tmp_path / "bob.jsonl"]
+    for names in (paths, paths[::-1], tmp_path):
+        assert read_corpus(names, annotators="anna").texts == ["t"]
+        with pytest.raises(InputError, match=r"--annotators cyd is not one of all, majority, anna, bob$"):
+            read_corpus(names, annotators="cyd")
+
+
+@pytest.mark.parametrize("empty", ["[]", "()", "c()", "character(0)", []])
+def test_an_empty_list_is_an_answer_without_labels(empty, write):
+    rows = _rows("table", [("t", "anna", empty), ("u", "anna", "['a', 'b']"), ("v", "anna", "")])
+    corpus = read_corpus(write("t.jsonl", jsonl(rows)), label_separator=",")
+    assert (corpus.texts, corpus.labels) == (["t", "u"], [(), ("a", "b")])

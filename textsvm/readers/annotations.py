@@ -2,8 +2,10 @@
 
 Prodigy, Label Studio, Argilla, doccano, `textsvm label`, spaCy's `cats`, messages of chats, and tables with a
 column of annotators. Rejected and cancelled answers are left out. If several annotators answered, the label
-of most of them counts, and texts with a tie are left out (`ReadOptions.annotators`). A decision counts before
-that: an annotation of Label Studio that is ground truth and of nobody, or the label of `textsvm label`.
+with the most answers counts, and texts with a tie are left out; of several labels those that more than half
+of the annotators gave (`ReadOptions.annotators`). If an annotator answered a text again, the last answer
+counts. A decision counts before that: an annotation of Label Studio that is ground truth and of nobody, or
+the label of `textsvm label`.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class Annotation(NamedTuple):
     labels: tuple[str, ...]
     verdict: str = ACCEPT
     rejected: tuple[str, ...] | None = None  #: Labels that the text does not have; None: all others
+    complete: bool = True  #: Whether it replaces earlier answers; else only earlier answers on its labels
 
 
 class AnnotatedRow(NamedTuple):
@@ -83,46 +86,111 @@ def with_labels(
 ) -> Iterator[tuple[int, int, Any]]:
     """Rows of an export with their labels; `notes` gets the answers left out and the agreement."""
     tasks: dict[object, tuple[int, int, Json, list[Annotation]]] = {}
-    counts, units, names = Counter[str](), list[list[tuple[str, ...]]](), set[str]()
-
-    def labelled_rows(
-        number: int, line: int, row: Json, answers: list[Annotation], decided: list[Any] | None = None
-    ) -> Iterator[tuple[int, int, Json]]:
-        by_name: dict[str, list[str]] = defaultdict(list)
-        for answer in answers:
-            counts[answer.verdict] += 1
-            if answer.verdict != IGNORE:
-                by_name[answer.annotator] += answer.labels if answer.verdict == ACCEPT else ()
-        names.update(by_name)
-        units.append([tuple(sorted(set(labels))) for labels in by_name.values()])
-        column = options.label_column or "label"
-        if decided is not None and options.annotators == MAJORITY:
-            counts["no majority"] += not decided
-            yield from ((number, line, {**row, column: labels}) for labels in decided)
-            return
-        explicit = any(answer.rejected is not None for answer in answers)
-        no = tuple(label for label, count in _votes(answers).items() if explicit and count < 0)
-        for name, labels in _labels_of(answers, by_name, options, counts) or [("", None)] * bool(no):
-            by_annotator = options.group == ANNOTATOR and options.annotators != MAJORITY
-            about: Json = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
-            yes = [labels] if isinstance(labels, str) else labels or ()
-            yield number, line, {**row, **about, column: Answers(yes, no) if explicit else labels}
-
+    export = _Export(options)
     for number, line, row in rows:
         task = task_of(row, options)
         if task is None or not options.labelled:
             yield number, line, row if task is None else task.row
         elif task.key is None:
-            yield from labelled_rows(number, line, task.row, task.answers, task.decided)
+            for labelled in export.with_labels(task.row, task.answers, task.decided):
+                yield number, line, labelled
         else:
             tasks.setdefault(task.key, (number, line, task.row, []))[3].extend(task.answers)
         notes += [task.note] if task and task.note and task.note not in notes else []
-    for values in tasks.values():
-        yield from labelled_rows(*values)
-    if options.annotators not in (ALL, MAJORITY, *names):
-        choices = ", ".join(sorted(names - {""}))
-        raise InputError(f"--annotators {options.annotators} is not one of {ALL}, {MAJORITY}, {choices}")
-    notes += _notes(counts, units)
+    for number, line, row, answers in tasks.values():
+        for labelled in export.with_labels(row, answers):
+            yield number, line, labelled
+    notes += export.notes()
+
+
+def check_annotators(options: ReadOptions) -> None:
+    """Raise InputError if none of the files that were read has the annotator of the options."""
+    choices = [ALL, MAJORITY, *sorted(options.annotator_names - {""})]
+    if options.annotator_names and options.annotators not in choices:
+        raise InputError(f"--annotators {options.annotators} is not one of {', '.join(choices)}")
+
+
+class _Export:
+    """Labels by the answers on texts, and counts of the answers."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options, self._counts = options, Counter[str]()
+        self._units: list[list[tuple[str, ...]]] = []  #: Labels by each annotator, by text
+
+    def with_labels(
+        self, row: Json, answers: list[Annotation], decided: list[Any] | None = None
+    ) -> Iterator[Json]:
+        """The row of a text with its label: one row, several of several annotators, or none."""
+        omitted, answers = bool(answers), self._last(answers)
+        by_name = defaultdict[str, list[str]](list)
+        for answer in answers:
+            by_name[answer.annotator] += answer.labels if answer.verdict == ACCEPT else ()
+        self._options.annotator_names.update(by_name)
+        self._units.append([tuple(sorted(set(labels))) for labels in by_name.values()])
+        column, majority = self._options.label_column or "label", self._options.annotators == MAJORITY
+        if decided is not None and majority:
+            self._counts["no majority"] += not decided
+            yield from ({**row, column: labels} for labels in decided)
+            return
+        if omitted and not answers:
+            return
+        explicit = any(answer.rejected is not None for answer in answers)
+        no = tuple(label for label, count in _votes(answers).items() if explicit and count < 0)
+        labels_by_name = self._majority(answers, by_name) if majority else self._chosen(by_name)
+        for name, labels in labels_by_name or [("", None)] * bool(no):
+            by_annotator = self._options.group == ANNOTATOR and not majority
+            about: Json = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
+            yes = [labels] if isinstance(labels, str) else labels or ()
+            yield {**row, **about, column: Answers(yes, no) if explicit else labels}
+
+    def _last(self, answers: list[Annotation]) -> list[Annotation]:
+        """The last answer of each annotator, or the last on the same labels; ignored answers do not count."""
+        self._counts.update(answer.verdict for answer in answers)
+        counted = [answer for answer in answers if answer.verdict != IGNORE]
+        last = {(x.annotator, None if x.complete else x.labels): x for x in counted}
+        self._counts["again"] += any(answer not in last.values() for answer in counted)
+        return [*last.values()]
+
+    def _several(self, by_name: Mapping[str, list[str]]) -> bool:
+        """Whether a text may have several labels."""
+        return self._options.label_separator is not None or any(len({*x}) > 1 for x in by_name.values())
+
+    def _chosen(self, by_name: Mapping[str, list[str]]) -> list[tuple[str, Any]]:
+        """Annotators and their labels, of all annotators or one."""
+        several, wanted = self._several(by_name), self._options.annotators
+        named = [(name, list(dict.fromkeys(x))) for name, x in by_name.items() if wanted in (ALL, name)]
+        return [(name, labels if several else labels[0]) for name, labels in named if labels or several]
+
+    def _majority(self, answers: list[Annotation], by_name: Mapping[str, list[str]]) -> list[tuple[str, Any]]:
+        """No annotator, "", and the labels that count; nothing for a tie."""
+        several, votes = self._several(by_name), _votes(answers)
+        n, most = len(by_name), max(votes.values(), default=0)
+        if not votes:
+            return [("", [] if several and n else None)]
+        least = n // 2 + 1 if several else max(most, 1)
+        best = [label for label, count in votes.items() if count >= least]
+        if several and best:
+            return [("", best)]
+        if len(best) == 1:
+            return [("", best[0])]
+        self._counts["no majority"] += n > 0 and most >= 0  # below 0 most annotators reject
+        return []
+
+    def notes(self) -> Iterator[str]:
+        """Notes on the answers that are left out, and on the agreement."""
+        rejected, ignored, units = self._counts[REJECT], self._counts[IGNORE], self._units
+        if rejected or ignored:
+            yield f"answers: {rejected:,} rejected, {ignored:,} ignored or cancelled and left out"
+        if again := self._counts["again"]:
+            rows = "" if self._options.label_separator is not None else " (several labels need --multilabel)"
+            yield f"texts that an annotator answered again: {again:,}; the last answer counts{rows}"
+        if several_annotators := sum(len(unit) > 1 for unit in units):
+            yield (
+                f"texts with several annotators: {several_annotators:,}; not unanimous: "
+                f"{sum(len(set(unit)) > 1 for unit in units):,}; left out without a majority: "
+                f"{self._counts['no majority']:,} (see --annotators); "
+                f"Krippendorff's alpha of all answers: {krippendorff_alpha(units):.3f}"
+            )
 
 
 def _votes(answers: Iterable[Annotation]) -> Counter[str]:
@@ -132,44 +200,6 @@ def _votes(answers: Iterable[Annotation]) -> Counter[str]:
         votes.update(dict.fromkeys(answer.labels, _VOTES.get(answer.verdict, 0)))
         votes.subtract(answer.rejected or ())
     return votes
-
-
-def _notes(counts: Counter[str], units: Sequence[Sequence[tuple[str, ...]]]) -> Iterator[str]:
-    """Notes on the answers that are left out, and on the agreement; `units` are the answers on each text."""
-    if counts[REJECT] or counts[IGNORE]:
-        yield f"answers: {counts[REJECT]:,} rejected, {counts[IGNORE]:,} ignored or cancelled and left out"
-    if several := sum(len(unit) > 1 for unit in units):
-        yield (
-            f"texts with several annotators: {several:,}; not unanimous: "
-            f"{sum(len(set(unit)) > 1 for unit in units):,}; left out without a majority: "
-            f"{counts['no majority']:,} (see --annotators); "
-            f"Krippendorff's alpha of all answers: {krippendorff_alpha(units):.3f}"
-        )
-
-
-def _labels_of(
-    answers: list[Annotation], by_name: dict[str, list[str]], options: ReadOptions, counts: Counter[str]
-) -> list[tuple[str, Any]]:
-    """Annotators and labels of a text: all, one, or the majority, ""; `counts` counts no majority."""
-    several = options.label_separator is not None or any(len(set(labels)) > 1 for labels in by_name.values())
-    if options.annotators != MAJORITY:
-        named = ((name, x) for name, x in by_name.items() if options.annotators in (ALL, name))
-        chosen = [(name, list(dict.fromkeys(labels))) for name, labels in named]
-        return [(name, labels if several else labels[0]) for name, labels in chosen if labels or several]
-    votes = _votes(answers)
-    n, most = len(by_name), max(votes.values(), default=0)
-    if not votes and answers and not n:  # all its answers were omitted
-        return []
-    if not votes:
-        return [("", [] if several and n else None)]
-    least = n // 2 + 1 if several else max(most, 1)
-    best = [label for label, count in votes.items() if count >= least]
-    if several and best:
-        return [("", best)]
-    if len(best) == 1:
-        return [("", best[0])]
-    counts["no majority"] += n > 0 and most >= 0  # below 0 most annotators reject
-    return []
 
 
 def task_of(row: object, options: ReadOptions) -> AnnotatedRow | None:
@@ -196,7 +226,10 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
             answer = Annotation(str(agent), _texts(value), ACCEPT if valid else IGNORE)
             return AnnotatedRow({**(row.get("inputs") or {}), **row}, [answer])
         case {"annotations": [{"user": _}, *_] as entries}:  # doccano
-            answers = [Annotation(str(entry["user"]), _texts(entry.get("label"))) for entry in entries]
+            answers = [
+                Annotation(str(entry["user"]), _texts(entry.get("label")), complete=False)
+                for entry in entries
+            ]
             return AnnotatedRow(row, answers)
         case {"answers": dict(named), "majority": _}:  # textsvm label
             label = row.get(options.label_column or "label")
@@ -223,7 +256,7 @@ def _prodigy(row: Json, verdict: str) -> AnnotatedRow:
     key = None if row.get("text") is None else repr((row["text"], about.get("id")))
     fields = {"id": row.get("_task_hash"), **row, **about}
     no = () if row.get("accept") is None and verdict != IGNORE else None
-    return AnnotatedRow(fields, [Annotation(_annotator(row), labels, verdict, no)], key)
+    return AnnotatedRow(fields, [Annotation(_annotator(row), labels, verdict, no, complete=no is None)], key)
 
 
 def _label_studio(row: Json, data: Json, options: ReadOptions) -> AnnotatedRow:
@@ -240,7 +273,8 @@ def _label_studio(row: Json, data: Json, options: ReadOptions) -> AnnotatedRow:
 def _texts(value: object) -> tuple[str, ...]:
     """Labels of a value: a list of names, a name, or none."""
     value = choices_in(value)
-    value = labels_in(value, False) or value if isinstance(value, str) else value
+    names = labels_in(value, False) if isinstance(value, str) else None
+    value = value if names is None else names
     labels = [x for x in (value if isinstance(value, list | tuple) else [value]) if x not in (None, "")]
     if odd := next((x for x in labels if isinstance(x, dict | list)), None):
         raise InputError(f"a label is a list or an object, such as {str(odd)[:60]}; labels are texts")
@@ -276,7 +310,7 @@ def _choices(annotation: Json, options: ReadOptions) -> Annotation:
             choices[name] = choices.get(name, ()) + names
     labels = _one_of(choices, options) or ()
     omitted = annotation.get("was_cancelled") or not labels
-    return Annotation(str(author), labels, IGNORE if omitted else ACCEPT)
+    return Annotation("" if author is None else str(author), labels, IGNORE if omitted else ACCEPT)
 
 
 def _response(answer: Json) -> Annotation:
@@ -285,17 +319,20 @@ def _response(answer: Json) -> Annotation:
 
 
 def _chat(row: Json, messages: list[Json]) -> AnnotatedRow:
-    turns = [(m.get("role", m.get("from")), m.get("content", m.get("value"))) for m in messages]
+    turns = [(message.get("role", message.get("from")), _content(message)) for message in messages]
     last = max((i for i, (role, _) in enumerate(turns) if role in ("user", "human")), default=None)
     if last is None:
         return AnnotatedRow({**row, "text": None}, [])
-    content = turns[last][1]
-    parts = content if isinstance(content, list) else [{"text": content}]
     answer = [text for role, text in turns[last + 1 :] if role in ("assistant", "gpt")]
-    text = "\n".join(part.get("text") or "" for part in parts)
     note = "the last message of the user is the text, and the answer after it the label"
     labels = _texts(row.get("label", answer[:1]))
-    return AnnotatedRow({**row, "text": text}, [Annotation("", labels)], note=note)
+    return AnnotatedRow({**row, "text": turns[last][1]}, [Annotation("", labels)], note=note)
+
+
+def _content(message: Json) -> Any:
+    """The text of a message, which may be a list of parts."""
+    content = message.get("content", message.get("value"))
+    return "\n".join(part.get("text") or "" for part in content) if isinstance(content, list) else content
 
 
 def _table_row(row: Json, options: ReadOptions) -> AnnotatedRow | None:
@@ -305,7 +342,9 @@ def _table_row(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     text, label = options.columns.get("text", usual["text"]), options.label_column or usual["label"]
     if not _annotator(row) or not isinstance(text, str) or label not in row:
         return None
-    answer = Annotation(_annotator(row), _texts(row[label]), ACCEPT if _texts(row[label]) else IGNORE)
+    labels, several = _texts(row[label]), options.label_separator is not None
+    omitted = row[label] in (None, "")  # an empty list is an answer
+    answer = Annotation(_annotator(row), labels, IGNORE if omitted else ACCEPT, complete=not several)
     return AnnotatedRow({name: cell for name, cell in row.items() if name != label}, [answer], row.get(text))
 
 

@@ -124,6 +124,7 @@ class ReadOptions:
     decisions: dict[str, list[Any]] = field(default_factory=dict)
     #: Gets sentences on data that contradict the decisions: `Corpus.warnings`.
     warnings: list[str] = field(default_factory=list)
+    annotator_names: set[str] = field(default_factory=set)  #: Gets the names of annotators
 
     def decide(self, **decisions: object) -> None:
         """Record decisions about a file, columns as tuples. None and () are ignored."""

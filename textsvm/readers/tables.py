@@ -164,6 +164,7 @@ def read_tables(
         problems += [(file.name, note) for note in notes]
         options.decide(grouping=grouping(sample, spare))
         rows.invalid.check(total)
+    exports.check_annotators(options)
 
 
 def _with_decimal(
