@@ -13,7 +13,7 @@ from test_reporting import corpus, made
 from test_reporting_sections import everything
 
 from textsvm import SVC, CalibratedSVC, Spectrum
-from textsvm.evaluation.comparison import judge_prediction
+from textsvm.evaluation.comparison import score_classifier
 from textsvm.evaluation.explanation import Explanation, KernelShare, Similar, Substring
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
@@ -143,8 +143,8 @@ def doubts(n: int) -> list[Doubt]:
 def compared(n: int) -> list:
     truth = np.array(["a", "b"] * 10)
     return [
-        judge_prediction(
-            truth, truth, truth[::-1], None, name=name, fit=1, predict=1, chosen=name, ours=bool(i % 2)
+        score_classifier(
+            truth, truth, truth[::-1], None, name=name, fit=1, predict=1, chosen=name, is_textsvm=bool(i % 2)
         )
         for i, name in enumerate(ALL[:n])
     ]

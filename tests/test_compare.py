@@ -13,7 +13,7 @@ from test_reporting import HOSTILE, Page
 from textsvm.errors import InputError
 from textsvm.evaluation import baselines
 from textsvm.evaluation.baselines import compare
-from textsvm.evaluation.comparison import judge_prediction
+from textsvm.evaluation.comparison import score_classifier
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 from textsvm.reporting import pages
@@ -47,14 +47,14 @@ def test_figures_are_those_of_the_classifiers(compared):
     assert first["accuracy"] == right
     assert first["interval"][0] < right < first["interval"][1]
     assert first["paired"] is None
-    assert not first["ours"]
+    assert not first["is_textsvm"]
     for each in others:
         assert each["n"] == len(test)
         assert each["paired"]["difference"] == pytest.approx(each["accuracy"] - right)
         assert 0 < each["paired"]["p_value"] <= 1
         assert each["fit"] > 0
     assert others[0]["chosen"].startswith("C=")
-    assert others[1]["ours"]
+    assert others[1]["is_textsvm"]
 
 
 def test_the_page_is_whole_and_shows_them(compared):
@@ -101,9 +101,11 @@ def test_folds_judge_every_document_that_can_be_tested(tmp_path):
 def test_names_cannot_break_the_page():
     truth = np.array(["a", "b"] * 10)
     lines = [
-        judge_prediction(truth, truth, None, None, name="first", fit=1.0, predict=1.0, chosen="", ours=False),
-        judge_prediction(
-            truth, truth[::-1], truth, None, name=HOSTILE, fit=1, predict=1, chosen=HOSTILE, ours=True
+        score_classifier(
+            truth, truth, None, None, name="first", fit=1.0, predict=1.0, chosen="", is_textsvm=False
+        ),
+        score_classifier(
+            truth, truth[::-1], truth, None, name=HOSTILE, fit=1, predict=1, chosen=HOSTILE, is_textsvm=True
         ),
     ]
     for part in (pages.accuracy_chart(lines), pages.comparison_table(lines)):

@@ -151,15 +151,15 @@ def test_models_side_by_side_are_paired_with_the_first():
     low, high = found.differences[1].interval
     assert 0 < low < found.differences[1].value < high
     assert found.differences[1].p_value < 1e-3
-    assert found.only == [(right & ~better).sum(), (better & ~right).sum()]
+    assert found.n_only_correct == [(right & ~better).sum(), (better & ~right).sum()]
     assert found.all_wrong == (~right & ~better).sum()
-    assert found.alike == (one.predicted == other.predicted).sum()
+    assert found.n_same == (one.predicted == other.predicted).sum()
     for each in found.disagreements:
         i = int(each.id[1:])
         assert each.predicted == [one.predicted[i], other.predicted[i]]
-        assert each.right == [right[i], better[i]]
-        assert sum(each.right) == 1
-    assert {tuple(each.right) for each in found.disagreements} == {(True, False), (False, True)}
+        assert each.correct == [right[i], better[i]]
+        assert sum(each.correct) == 1
+    assert {tuple(each.correct) for each in found.disagreements} == {(True, False), (False, True)}
 
 
 def test_numbers_side_by_side():
@@ -167,7 +167,7 @@ def test_numbers_side_by_side():
     found = side_by_side({"one": one, "other": other}, None, ids())
     assert found.differences[1].value == pytest.approx(other.metrics["mae"] - one.metrics["mae"])
     assert found.differences[1].interval[0] > 0
-    assert found.only[0] > found.only[1] > 0
+    assert found.n_only_correct[0] > found.n_only_correct[1] > 0
     worst = int(found.disagreements[0].id[1:])
     spread = np.abs(np.abs(one.predicted - one.truth) - np.abs(other.predicted - other.truth))
     assert worst == spread.argmax()

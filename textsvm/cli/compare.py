@@ -15,7 +15,7 @@ from textsvm.cli.output import Force, check_report, writing
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.evaluation.comparison import Compared
+    from textsvm.evaluation.comparison import ClassifierScore
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def compare(
     from textsvm.cli import corpora, settings
     from textsvm.evaluation import baselines
     from textsvm.model.settings import ClassifierSettings
-    from textsvm.reporting.pages import comparison_page
+    from textsvm.reporting.pages import comparison_page, name_of_test
     from textsvm.runtime.device import select
 
     encoder = None if judging.encoder is None else settings.encoder_of(judging.encoder, kernels.values())
@@ -107,10 +107,10 @@ def compare(
         facts = {"corpus": documents.source, "reading": documents.reading, "how": how}
         console.print_json({**facts, "device": used.description, "seconds": seconds, "classifiers": lines})
     else:
-        _show(console, f"{corpora.names_of(corpus)}: {lead}", compared)
+        _show(console, f"{corpora.names_of(corpus)}: {lead}", compared, name_of_test(compared[0]))
 
 
-def _show(console: Console, title: str, compared: list[Compared]) -> None:
+def _show(console: Console, title: str, compared: list[ClassifierScore], test: str) -> None:
     header = ("", "accuracy", "interval", "lead", "p", "seconds")
     rows = []
     for entry in compared:
@@ -122,6 +122,4 @@ def _show(console: Console, title: str, compared: list[Compared]) -> None:
     for entry in compared:
         if entry.chosen:
             console.line(f"{entry.name}: {entry.chosen}")
-    console.line(
-        f"accuracy in %; interval: 95 %; lead: points over {compared[0].name}, p: {compared[0].test}"
-    )
+    console.line(f"accuracy in %; interval: 95 %; lead: points over {compared[0].name}, p: {test}")

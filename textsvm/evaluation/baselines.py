@@ -30,7 +30,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from textsvm.arrays import AnyArray, Json
 from textsvm.errors import InputError
-from textsvm.evaluation.comparison import Compared, judge_prediction
+from textsvm.evaluation.comparison import ClassifierScore, score_classifier
 from textsvm.kernels.spelling import parse, spell
 from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_default
 from textsvm.model.trained import as_model, is_ours
@@ -176,7 +176,7 @@ def machine(name: str, device: str, encoder: object = None) -> ClassifierSetting
 def compare(
     texts: object, labels: Sequence[object], parts: Sequence[Part], ours: Mapping[str, Maker],
     progress: StageProgress | None = None, groups: Sequence[str] | None = None,
-) -> list[Compared]:  # fmt: skip
+) -> list[ClassifierScore]:  # fmt: skip
     """Train and judge both baselines and the given classifiers; the baselines come first.
 
     `parts` are indices of (train, test), whose test parts are disjoint. Folds that tune on a training part
@@ -188,7 +188,7 @@ def compare(
     truth = np.array([labels[i] for _, test in parts for i in test])
     tested = None if groups is None else [groups[i] for _, test in parts for i in test]
     makers: dict[str, Maker] = {**baselines, **ours}
-    results: list[Compared] = []
+    results: list[ClassifierScore] = []
     first_predictions = None
     for number, (name, make) in enumerate(makers.items()):
         if name in ours:
@@ -202,8 +202,8 @@ def compare(
                 progress("compare", number * len(parts) + k, len(makers) * len(parts))
             answers.append(_answer(make(), texts, labels, part, groups))
         predicted = np.concatenate([result.predicted for result in answers])
-        results.append(judge_prediction(
-            truth, predicted, first_predictions, tested, name=name, ours=name in ours,
+        results.append(score_classifier(
+            truth, predicted, first_predictions, tested, name=name, is_textsvm=name in ours,
             fit=sum(result.fit for result in answers), predict=sum(result.predict for result in answers),
             chosen=_chosen_in_folds([result.chosen for result in answers if result.chosen]),
         ))  # fmt: skip

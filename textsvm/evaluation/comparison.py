@@ -4,9 +4,9 @@ Two classifiers differ in the documents that a single of them predicts correctly
 document favours either with probability 1/2 (McNemar 1947; here the exact binomial test). Documents of a
 group (pieces of a book) err together: the difference of correct documents in a group has either sign with
 probability 1/2, which is McNemar's test if each document is a group. The standard error of a mean is that of
-a ratio of sums over groups (Cochran 1977, section 11.8), with quantiles of Student's t. The share of correct
-documents has Wilson's interval for as many independent documents as have this standard error. Regression
-models are compared by mean absolute error, with a percentile bootstrap interval.
+a ratio of sums over groups (Cochran 1977, section 11.8), with quantiles of Student's t. The interval of the
+accuracy is Wilson's, with the effective number of independent documents: that with the same standard error.
+Regression models are compared by mean absolute error, with a percentile bootstrap interval.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from textsvm.runtime.plain_json import to_json
 Predictions: TypeAlias = "AnyArray | list[Any]"
 COLUMNS = ("id", "label", "before", "after")  #: Keys of the report on the prediction of a document
 MOST_SHOWN = 12  #: Maximum number of disagreements shown
-SYMBOLS = 240  #: Symbols shown of the text of a disagreement
+SHOWN_SYMBOLS = 240  #: Symbols shown of the text of a disagreement
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedDifference:
     """Difference of two classifiers on the same documents."""
 
     n: int
@@ -47,13 +47,13 @@ class Paired:
     p_value: float  #: Of the exact two-sided test that neither is better
 
 
-def compare_right(right: Bools, other: Bools, groups: ArrayLike | None = None) -> Paired:
-    """Compare whether two classifiers are right on the same documents, shape (n,), by document or group."""
-    n, only_first, only_second = len(right), int((right & ~other).sum()), int((other & ~right).sum())
+def compare_correct(correct: Bools, other: Bools, groups: ArrayLike | None = None) -> PairedDifference:
+    """Compare whether two classifiers are correct on the same documents, shape (n,), by document or group."""
+    n, only_first, only_second = len(correct), int((correct & ~other).sum()), int((other & ~correct).sum())
     difference = (only_first - only_second) / n
-    sums, error, quantile = _over_groups(right.astype(np.float64) - other, groups)
+    sums, error, quantile = _over_groups(correct.astype(np.float64) - other, groups)
     interval = max(difference - quantile * error, -1.0), min(difference + quantile * error, 1.0)
-    return Paired(n, difference, interval, only_first, only_second, _sign_test(sums))
+    return PairedDifference(n, difference, interval, only_first, only_second, _sign_test(sums))
 
 
 def _over_groups(values: Floats, groups: ArrayLike | None) -> tuple[Floats, float, float]:
@@ -70,15 +70,19 @@ def _sign_test(sums: Floats) -> float:
     sizes = np.abs(sums[sums != 0]).astype(int)
     if len(sizes) and (sizes == sizes[0]).all():
         return float(scipy.stats.binomtest(int((sums > 0).sum()), len(sizes)).pvalue)
-    chances = np.ones(1)
-    for size in sizes.tolist():
-        chances = (np.pad(chances, (0, 2 * size)) + np.pad(chances, (2 * size, 0))) / 2
-    totals = np.arange(len(chances)) - len(chances) // 2
-    return float(min(chances[np.abs(totals) >= abs(sums.sum())].sum(), 1.0))
+    # The sum of the sizes with a positive sign, from its characteristic function: a factor for each size.
+    n = int(sizes.sum()) + 1
+    factors = np.ones(n // 2 + 1, np.complex128)
+    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+        angles = 2 * np.pi * (np.arange(len(factors)) * size % n) / n
+        factors *= ((1 + np.exp(-1j * angles)) / 2) ** count
+    chances = np.fft.irfft(factors, n)
+    totals = 2 * np.arange(n) - n + 1
+    return float(np.clip(chances[np.abs(totals) >= abs(sums.sum())].sum(), 0.0, 1.0))
 
 
 @dataclass(frozen=True)
-class Compared:
+class ClassifierScore:
     """A classifier in a comparison of classifiers."""
 
     name: str
@@ -90,45 +94,38 @@ class Compared:
     fit: float  #: Seconds of wall time
     predict: float  #: Seconds of wall time
     chosen: str  #: Parameters that it chose by itself
-    ours: bool  #: Whether it is a string-kernel machine
+    is_textsvm: bool  #: Whether it is a string-kernel machine
     #: Difference from the first classifier of the comparison; None for the first.
-    paired: Paired | None = None
+    paired: PairedDifference | None = None
 
     @property
     def seconds(self) -> float:
         return self.fit + self.predict
-
-    @property
-    def test(self) -> str:
-        """Name of the test, and of the units other than documents."""
-        if self.n_groups is None:
-            return "exact McNemar test"
-        return f"exact sign test; intervals and p over {self.n_groups:,} groups"
 
     def as_dict(self) -> Json:
         """JSON values."""
         return to_json(asdict(self))
 
 
-def judge_prediction(
+def score_classifier(
     truth: AnyArray, predicted: AnyArray, first: AnyArray | None, groups: ArrayLike | None, **fields: Any
-) -> Compared:
+) -> ClassifierScore:
     """Figures of a classifier; `first` are the first classifier's predictions, `fields` other attributes."""
-    right, n, n_groups = truth == predicted, len(truth), None
-    share = float(right.mean())
+    correct, n, n_groups = truth == predicted, len(truth), None
+    share = float(correct.mean())
     low, high = wilson(share, n)
     if groups is not None:
-        sums, error, quantile = _over_groups(right * 1.0, groups)
+        sums, error, quantile = _over_groups(correct * 1.0, groups)
         n_groups = len(sums)
         independent = min(max(share * (1 - share) / error**2, 1.0), n) if error else n_groups
         low, high = wilson(share, independent, quantile)
-    return Compared(
+    return ClassifierScore(
         n=n,
         n_groups=n_groups,
         accuracy=share,
         macro_f1=scores(truth, predicted, None, np.unique(np.append(truth, predicted)))["macro_f1"],
         interval=(float(low), float(high)),
-        paired=None if first is None else compare_right(right, truth == first, groups),
+        paired=None if first is None else compare_correct(correct, truth == first, groups),
         **fields,
     )
 
@@ -151,7 +148,7 @@ class Disagreement:
     text: str  #: Its beginning, as given
     truth: Any
     predicted: list[object]  #: Of each model
-    right: list[bool]  #: Whether each model is correct; regression: nearest to the truth
+    correct: list[bool]  #: Of each model; regression: whether no other model is nearer to the truth
 
 
 @dataclass(frozen=True)
@@ -161,9 +158,9 @@ class SideBySide:
     names: list[str]
     results: list[Results] = field(repr=False)  #: With intervals, the first model first
     differences: list[Difference | None]  #: None for the first model
-    alike: int  #: Documents with equal predictions
+    n_same: int  #: Documents with equal predictions
     all_wrong: int  #: Documents without a correct prediction; 0 for regression
-    only: list[int]  #: For each model the documents that it alone predicts correctly (regression: nearest)
+    n_only_correct: list[int]  #: Of each model: documents that no other predicts correctly, or as nearly
     disagreements: list[Disagreement]
 
     def _repr_html_(self) -> str:
@@ -173,7 +170,7 @@ class SideBySide:
 
     def as_dict(self) -> Json:
         """JSON values."""
-        columns = zip(self.names, self.results, self.differences, self.only, strict=True)
+        columns = zip(self.names, self.results, self.differences, self.n_only_correct, strict=True)
         models = [
             {
                 "name": name,
@@ -185,7 +182,7 @@ class SideBySide:
             for name, results, difference, only in columns
         ]
         disagreements = [vars(disagreement) for disagreement in self.disagreements]
-        counts = {"alike": self.alike, "all_wrong": self.all_wrong}
+        counts = {"alike": self.n_same, "all_wrong": self.all_wrong}
         return to_json({"models": models, **counts, "disagreements": disagreements})
 
 
@@ -200,18 +197,22 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
         if not np.array_equal(first.index, other.index):
             raise InputError(f"cannot compare {names[0]} and {name}: they were judged on different documents")
     results = [model if model.intervals else model.with_intervals() for model in results]
-    right = np.stack([_right(model, results) for model in results])
+    correct = (
+        _nearest(results) if first.task == "regression" else np.stack([~model.wrong for model in results])
+    )
     predictions = [[str(model.labels_of(i)[1]) for i in range(first.n)] for model in results]
     same = np.array([len(set(labels)) == 1 for labels in zip(*predictions, strict=True)])
-    alone = right & (right.sum(axis=0) == 1)
+    alone = correct & (correct.sum(axis=0) == 1)
     return SideBySide(
         names=names,
         results=results,
         differences=[None, *(_difference(other, first) for other in results[1:])],
-        alike=int(same.sum()),
-        all_wrong=0 if first.task == "regression" else int((~right.any(axis=0)).sum()),
-        only=alone.sum(axis=1).tolist(),
-        disagreements=[_disagreement(i, results, right, texts, ids) for i in _shown(results, right, ~same)],
+        n_same=int(same.sum()),
+        all_wrong=0 if first.task == "regression" else int((~correct.any(axis=0)).sum()),
+        n_only_correct=alone.sum(axis=1).tolist(),
+        disagreements=[
+            _disagreement(i, results, correct, texts, ids) for i in _rows_to_show(results, correct, ~same)
+        ],
     )
 
 
@@ -223,11 +224,10 @@ def _errors(results: Results) -> Floats:
     return np.abs(results.predicted - results.truth)
 
 
-def _right(results: Results, models: Sequence[Results]) -> Bools:
-    """Whether each prediction is correct; regression: nearest to the truth of all models."""
-    if results.task == "regression":
-        return _errors(results) <= np.min([_errors(model) for model in models], axis=0)
-    return ~results.wrong
+def _nearest(models: Sequence[Results]) -> Bools:
+    """Whether no other model of numbers is nearer to the truth, shape (models, documents)."""
+    errors = np.stack([_errors(model) for model in models])
+    return errors <= errors.min(axis=0)
 
 
 def _difference(results: Results, first: Results) -> Difference:
@@ -236,12 +236,12 @@ def _difference(results: Results, first: Results) -> Difference:
         random, n = np.random.default_rng(0), len(difference)
         means = np.array([difference[random.integers(0, n, n)].mean() for _ in range(1000)])
         return Difference("mae", float(difference.mean()), percentile_interval(means), np.nan)
-    paired = compare_right(_right(results, []), _right(first, []))
+    paired = compare_correct(~results.wrong, ~first.wrong)
     metric = "subset_accuracy" if results.task == "multilabel" else "accuracy"
     return Difference(metric, paired.difference, paired.interval, paired.p_value)
 
 
-def _shown(results: Sequence[Results], right: Bools, differ: Bools) -> list[int]:
+def _rows_to_show(results: Sequence[Results], correct: Bools, differs: Bools) -> list[int]:
     """Documents to show: half where the first model is wrong and another correct, half the other way round.
 
     Regression: the largest ranges of errors.
@@ -250,21 +250,19 @@ def _shown(results: Sequence[Results], right: Bools, differ: Bools) -> list[int]
         errors = np.stack([_errors(model) for model in results])
         spread = errors.max(axis=0) - errors.min(axis=0)
         return [i for i in np.argsort(-spread, kind="stable")[:MOST_SHOWN].tolist() if spread[i] > 0]
-    sides = [differ & ~right[0] & right.any(axis=0), differ & right[0]]
-    halves = [np.flatnonzero(side).tolist() for side in sides]
-    half = MOST_SHOWN // 2
-    room = [MOST_SHOWN - min(half, len(halves[1])), MOST_SHOWN - min(half, len(halves[0]))]
-    return [i for side, most in zip(halves, room, strict=True) for i in side[:most]]
+    worse = np.flatnonzero(differs & ~correct[0] & correct.any(axis=0)).tolist()
+    better, half = np.flatnonzero(differs & correct[0]).tolist(), MOST_SHOWN // 2
+    return worse[: MOST_SHOWN - min(half, len(better))] + better[: MOST_SHOWN - min(half, len(worse))]
 
 
 def _disagreement(
-    i: int, results: Sequence[Results], right: Bools, texts: Sequence[str] | None, ids: Sequence[str]
+    i: int, results: Sequence[Results], correct: Bools, texts: Sequence[str] | None, ids: Sequence[str]
 ) -> Disagreement:
     document = int(results[0].index[i])
-    text = "" if texts is None else " ".join(texts[document][: 2 * SYMBOLS].split())
-    text = text if len(text) <= SYMBOLS else text[:SYMBOLS] + " …"
+    text = "" if texts is None else " ".join(texts[document][: 2 * SHOWN_SYMBOLS].split())
+    text = text if len(text) <= SHOWN_SYMBOLS else text[:SHOWN_SYMBOLS] + " …"
     predicted = [model.labels_of(i)[1] for model in results]
-    return Disagreement(ids[document], text, results[0].labels_of(i)[0], predicted, right[:, i].tolist())
+    return Disagreement(ids[document], text, results[0].labels_of(i)[0], predicted, correct[:, i].tolist())
 
 
 def changes(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from textsvm.evaluation.comparison import Compared
+from textsvm.evaluation.comparison import ClassifierScore
 from textsvm.reporting.charts import IntervalLine, intervals_chart
 from textsvm.reporting.formatting import cut, html_table, key, safe, section
 from textsvm.reporting.html import json_element, page
@@ -120,15 +120,15 @@ def _beside(review: Review, doubt: Doubt) -> str:
     )
 
 
-def comparison_page(title: str, lead: str, compared: Sequence[Compared]) -> str:
+def comparison_page(title: str, lead: str, compared: Sequence[ClassifierScore]) -> str:
     return page(title, lead, [accuracy_chart(compared), comparison_table(compared)])
 
 
-def accuracy_chart(compared: Sequence[Compared]) -> str:
+def accuracy_chart(compared: Sequence[ClassifierScore]) -> str:
     """Accuracies with intervals, the best on top; a dashed line at the first classifier."""
     order = sorted(compared, key=lambda row: -row.accuracy)
     styles = {True: "c2", False: "c7"}
-    lines = [IntervalLine(row.name, row.accuracy, row.interval, styles[row.ours]) for row in order]
+    lines = [IntervalLine(row.name, row.accuracy, row.interval, styles[row.is_textsvm]) for row in order]
     title = "Accuracy of each classifier, with 95 % intervals"
     chart = intervals_chart(title, "accuracy", "accuracy", lines, compared[0].accuracy)
     return section(
@@ -142,7 +142,7 @@ def accuracy_chart(compared: Sequence[Compared]) -> str:
     )
 
 
-def comparison_table(compared: Sequence[Compared]) -> str:
+def comparison_table(compared: Sequence[ClassifierScore]) -> str:
     head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds")
     rows = [[safe(cell) for cell in (row.name, *comparison_cells(row))] for row in compared]
     parameters = "".join(f"<li>{safe(row.name)}: {safe(row.chosen)}</li>" for row in compared if row.chosen)
@@ -151,11 +151,18 @@ def comparison_table(compared: Sequence[Compared]) -> str:
         html_table(head, rows),
         f'<ul class="reasons">{parameters}</ul>',
         note=f"Difference: points of accuracy against {safe(compared[0].name)}, with its 95 % "
-        f"interval; p: {compared[0].test}. Seconds: training and prediction, from texts in memory.",
+        f"interval; p: {name_of_test(compared[0])}. Seconds: training and prediction, from texts in memory.",
     )
 
 
-def comparison_cells(classifier: Compared) -> tuple[str, ...]:
+def name_of_test(classifier: ClassifierScore) -> str:
+    """Name of the test, and of the units other than documents."""
+    if classifier.n_groups is None:
+        return "exact McNemar test"
+    return f"exact sign test; intervals and p over {classifier.n_groups:,} groups"
+
+
+def comparison_cells(classifier: ClassifierScore) -> tuple[str, ...]:
     """Cells of a classifier's row after its name."""
     low, high = classifier.interval
     difference, p_value = "", ""

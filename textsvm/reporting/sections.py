@@ -113,13 +113,16 @@ def models_note(models: SideBySide) -> str:
     n, metric = models.results[0].n, _metric(models)
     numbers = metric == "mae"
     alone = "nearest" if numbers else "alone right"
-    only = ", ".join(f"{name} {count:,}" for name, count in zip(models.names, models.only, strict=True))
+    only = ", ".join(
+        f"{name} {count:,}" for name, count in zip(models.names, models.n_only_correct, strict=True)
+    )
+    interval = "95 % bootstrap interval" if numbers else "95 % interval"
     test = "" if numbers else "; p: exact McNemar test"
     wrong = "" if numbers else f", and are all wrong on {models.all_wrong:,}"
     return (
         f"On the same {n:,} documents. Difference: {NAMES[metric]}, less that of "
-        f"{models.names[0]}, with its 95 % bootstrap interval over documents{test}. The models agree on "
-        f"{models.alike:,} documents{wrong}. Documents on which a model is {alone}: {only}."
+        f"{models.names[0]}, with its {interval} over documents{test}. The models agree on "
+        f"{models.n_same:,} documents{wrong}. Documents on which a model is {alone}: {only}."
     )
 
 
@@ -203,7 +206,7 @@ def _disagreements(models: SideBySide) -> str:
 def _disagreement_row(row: Disagreement, n_models: int) -> str:
     predictions = "".join(
         f'<td class="{"good" if right else "bad"}">{safe(label_text(label))}</td>'
-        for label, right in zip(row.predicted, row.right, strict=True)
+        for label, right in zip(row.predicted, row.correct, strict=True)
     )
     line = f"<tr><th>{safe(row.id)}</th><td>{safe(label_text(row.truth))}</td>{predictions}</tr>"
     if not row.text:
