@@ -79,7 +79,7 @@ def test_folds_take_the_seconds_that_are_predicted(kernel, n, length):
         settings = ClassifierSettings(kernel=used, device="cpu", compute=Compute(solver=way))
         for some in (60, n):  # the first compiles
             examples, target, _ = read_training_data(settings, texts[:some], ["x", "y"] * (some // 2), None)
-            task = fold_grams.Task(target, None, Splitting(3).quietly(target))
+            task = fold_grams.FoldTask(target, None, Splitting(3).quietly(target))
             with settings.at_work(device.select("cpu")), limit(1):
                 encoded = with_classes(settings.source.encode(examples), target)
                 clock = time.process_time()

@@ -39,11 +39,11 @@ CHARACTERS = Spectrum((1, 4), "log", idf=True)
 
 
 def recorded(monkeypatch, module, name):
-    """Targets and folds of the calls of a function of `module` that takes a `Task`."""
+    """Targets and folds of the calls of a function of `module` that takes a `FoldTask`."""
     tasks, real = [], getattr(module, name)
 
     def call(*arguments, **keywords):
-        tasks.extend(x for x in arguments if isinstance(x, training.Task))
+        tasks.extend(x for x in arguments if isinstance(x, training.FoldTask))
         return real(*arguments, **keywords)
 
     monkeypatch.setattr(module, name, call)

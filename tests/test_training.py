@@ -23,8 +23,11 @@ from textsvm import (
 )
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.spectrum.kernel import SpectrumFeatureMap
+from textsvm.model.settings import ClassifierSettings
 from textsvm.readers import sample
-from textsvm.training.fold_grams import FoldGrams
+from textsvm.training.fold_grams import FoldGrams, FoldTask, train_and_test
+from textsvm.training.targets import with_classes
+from textsvm.training.train import read_training_data
 
 LOG = Spectrum((1, 3), "log", idf=True)
 KERNELS = {
@@ -248,13 +251,33 @@ def test_what_did_not_converge_is_said_where_it_was_asked_for(machine, solver):
     assert [warning.filename for warning in caught] == [__file__]
 
 
+@pytest.mark.parametrize("kernel", [Spectrum(2), LOG])
+def test_folds_without_a_test_part_train_machines_and_have_no_values(kernel):
+    """Wherever they stand; without any test part there was an IndexError."""
+    texts, y = letters(60, 2)
+    settings = ClassifierSettings(kernel=kernel, device="cpu")
+    examples, target, _ = read_training_data(settings, texts, y, None)
+    rows, none = np.arange(60), np.arange(0)
+    tested = [(rows[20:], rows[:20]), (rows[:40], rows[40:])]
+
+    def trained(*folds):
+        grams = FoldGrams(settings, with_classes(settings.source.encode(examples), target), kernel)
+        return train_and_test([settings] * 2, grams, FoldTask(target, None, folds), {})
+
+    plain, more = trained(*tested), trained((rows, none), tested[0], (rows[10:], none), tested[1])
+    assert [len(machines) for machines in more.machines] == [4, 4]
+    for of_plain, of_more in zip(plain.values, more.values, strict=True):
+        np.testing.assert_allclose(of_more, of_plain, atol=1e-5)
+    assert trained((rows, none)).values == [[], []]
+
+
 def test_folds_of_features_are_counted_once(monkeypatch):
     counted = []
     monkeypatch.setattr(FoldGrams, "_build", spied(FoldGrams._build, counted))
     monkeypatch.setattr(SpectrumFeatureMap, "count", spied(SpectrumFeatureMap.count, counted))
     texts, y = letters(60, 2)
     CalibratedSVC(SVC(LOG, compute=Compute(solver="features"), device="cpu"), cv=3).fit(texts, y)
-    assert counted == ["count", *["_build"] * 4]
+    assert sorted(counted) == [*["_build"] * 4, "count"]
 
 
 def spied(function, calls):

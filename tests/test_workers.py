@@ -143,7 +143,7 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     np.testing.assert_array_equal(there.decision, here.decision)
     assert there.table == here.table
     learns = model.settings.new_kernel().structure.learns
-    assert connected.run.pieces("_part" if learns else "_solve_path") == [5]
+    assert connected.run.pieces("_part_of_worker" if learns else "_solve_path") == [5]
 
 
 def test_tuning_is_that_of_one_machine(connected):
@@ -158,7 +158,7 @@ def test_tuning_is_that_of_one_machine(connected):
     assert len(connected.run.pieces("_tile")) == 2  # a shared pass for each decay, and for all gammas
     folds = 5 + 2 * 5 + 2
     assert connected.run.pieces("_solve_path") == [2 * folds] * 4
-    assert connected.run.pieces("_part") == [folds]
+    assert connected.run.pieces("_part_of_worker") == [folds]
 
 
 def test_functions_go_along_or_say_why_not(connected):

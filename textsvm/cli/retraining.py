@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from textsvm.arrays import Json
+from textsvm.arrays import AnyArray, Json
 from textsvm.cli import corpora, model_files, results
 from textsvm.cli.console import Console
 from textsvm.cli.model_files import RecordedOptions
@@ -13,7 +14,6 @@ from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError, warn_user
 from textsvm.evaluation import comparison, drift, judge
-from textsvm.evaluation.comparison import Predictions
 from textsvm.evaluation.estimate import LengthBaseline, groups_of, truth_of
 from textsvm.model.file import save
 from textsvm.model.rules import NumberRule
@@ -185,8 +185,8 @@ def _train_again(
     single = not one_class and not of_numbers and not learning.multilabel
     settings, decision = model_files.settings_again(fitted, with_choice=single), None
     machine = model_files.classifier_of(settings)
-    before: Predictions
-    after: Predictions = [None] * len(fresh)
+    before: AnyArray | list[Any]
+    after: AnyArray | list[Any] = [None] * len(fresh)
     with console.work(None):
         widened, examples = model_files.examples_for(fitted, fresh)
         before = judge.predict(widened, examples, [], training.positive, console.stage)[1]
@@ -310,7 +310,7 @@ def _update_online(console: Console, target: Output, fitted: TrainedModel, fresh
     learner = OnlineLearner(settings, fitted)
     learner.add_classes(sorted(set(labels)))
     learner.partial_fit(texts, labels)
-    after: Predictions = [None] * len(texts)
+    after: AnyArray | list[Any] = [None] * len(texts)
     if settings.max_texts is None:
         after = learner.plain_rule.predictions(learner.left_out()[0][-len(texts) :])
     console.lap("solve")

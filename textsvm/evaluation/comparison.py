@@ -11,9 +11,9 @@ Regression models are compared by mean absolute error, with a percentile bootstr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,8 +28,6 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parameters import notebook_table
 from textsvm.runtime.plain_json import to_json
 
-#: Predictions of a model, or several labels a document; None if a document has no prediction.
-Predictions: TypeAlias = "AnyArray | list[Any]"
 COLUMNS = ("id", "label", "before", "after")  #: Keys of the report on the prediction of a document
 MOST_SHOWN = 12  #: Maximum number of disagreements shown
 SHOWN_SYMBOLS = 240  #: Symbols shown of the text of a disagreement
@@ -266,12 +264,11 @@ def _disagreement(
 
 
 def changes(
-    fresh: Corpus, old: set[str], before: Predictions, after: Predictions,
-    epsilon: float = 0.0,
-) -> Json:  # fmt: skip
+    fresh: Corpus, old: set[str], before: Iterable[Any], after: Iterable[Any], epsilon: float = 0.0
+) -> Json:
     """The report: labels added, accuracies or mean errors, and changed predictions on the new documents.
 
-    A predicted number has changed if it has moved by more than `epsilon`.
+    Predictions may be tuples of labels, or None. A number has changed if it has moved by more than `epsilon`.
     """
     of_numbers = fresh.targets is not None
     truth: list[Any] = list(fresh.targets or fresh.labels or [])

@@ -29,7 +29,7 @@ from textsvm.readers.corpus import Answers, Corpus
 from textsvm.runtime.compiled import scipy
 from textsvm.sources.copies import copy_groups, merge_groups, n_copies, n_separated, text_digests
 from textsvm.text.pieces import mean_of_pieces
-from textsvm.training.fold_grams import Task, decide_folds
+from textsvm.training.fold_grams import FoldTask, decide_folds
 from textsvm.training.folds import Splitting, as_groups
 from textsvm.training.problems import fold_predictions
 from textsvm.training.train import read_training_data
@@ -238,7 +238,7 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         if n_separated(target.copies, folds):
             return None
         documents = model.support.all_documents(len(training))
-        values = decide_folds(settings, examples, Task(target, weight, folds), SECONDS * more, documents)
+        values = decide_folds(settings, examples, FoldTask(target, weight, folds), SECONDS * more, documents)
     except TooMuchWork:
         raise
     except InputError:

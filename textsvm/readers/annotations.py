@@ -63,12 +63,9 @@ class AnnotatedRow(NamedTuple):
 
 
 def krippendorff_alpha(units: Iterable[Sequence[Hashable]]) -> float:
-    """Krippendorff's alpha of nominal values: 1 for agreement, 0 for chance; NaN if there is a single value.
+    """Krippendorff's alpha of the nominal values of each unit: 1 for agreement, 0 for chance.
 
-    Parameters
-    ----------
-    units : iterable of sequences
-        The values that annotators gave to each unit; units with fewer than two values are ignored.
+    Units with fewer than two values are ignored. NaN if there is a single value.
     """
     values, disagreement = Counter[Hashable](), 0.0
     for unit in units:
@@ -92,14 +89,12 @@ def with_labels(
         if task is None or not options.labelled:
             yield number, line, row if task is None else task.row
         elif task.key is None:
-            for labelled in export.with_labels(task.row, task.answers, task.decided):
-                yield number, line, labelled
+            yield from export.labelled_rows(number, line, task.row, task.answers, task.decided)
         else:
             tasks.setdefault(task.key, (number, line, task.row, []))[3].extend(task.answers)
         notes += [task.note] if task and task.note and task.note not in notes else []
-    for number, line, row, answers in tasks.values():
-        for labelled in export.with_labels(row, answers):
-            yield number, line, labelled
+    for values in tasks.values():
+        yield from export.labelled_rows(*values)
     notes += export.notes()
 
 
@@ -111,68 +106,55 @@ def check_annotators(options: ReadOptions) -> None:
 
 
 class _Export:
-    """Labels by the answers on texts, and counts of the answers."""
+    """Answers on texts, their counts, and the labels that they give."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options, self._counts = options, Counter[str]()
         self._units: list[list[tuple[str, ...]]] = []  #: Labels by each annotator, by text
 
-    def with_labels(
-        self, row: Json, answers: list[Annotation], decided: list[Any] | None = None
-    ) -> Iterator[Json]:
-        """The row of a text with its label: one row, several of several annotators, or none."""
-        omitted, answers = bool(answers), self._last(answers)
-        by_name = defaultdict[str, list[str]](list)
-        for answer in answers:
-            by_name[answer.annotator] += answer.labels if answer.verdict == ACCEPT else ()
-        self._options.annotator_names.update(by_name)
-        self._units.append([tuple(sorted(set(labels))) for labels in by_name.values()])
+    def labelled_rows(
+        self, number: int, line: int, row: Json, answers: list[Annotation], decided: list[Any] | None = None
+    ) -> Iterator[tuple[int, int, Json]]:
+        """The row of a text with its label; a row for each annotator, or none."""
         column, majority = self._options.label_column or "label", self._options.annotators == MAJORITY
-        if decided is not None and majority:
+        by_name = defaultdict[str, dict[str, None]](dict)
+        counted = [answer for answer in answers if answer.verdict != IGNORE]
+        last = {(x.annotator, None if x.complete else x.labels): x for x in counted}
+        for answer in last.values():
+            by_name[answer.annotator] |= dict.fromkeys(answer.labels if answer.verdict == ACCEPT else ())
+        self._counts.update(answer.verdict for answer in answers)
+        self._counts["again"] += any(answer not in last.values() for answer in counted)
+        self._options.annotator_names.update(by_name)
+        self._units.append([tuple(sorted(labels)) for labels in by_name.values()])
+        votes, explicit = _votes(last.values()), any(x.rejected is not None for x in last.values())
+        no = tuple(label for label, count in votes.items() if explicit and count < 0)
+        several = self._options.label_separator is not None or any(len(x) > 1 for x in by_name.values())
+        chosen: list[tuple[str, Any]]
+        if not majority:
+            named = [(x, [*by_name[x]]) for x in by_name if self._options.annotators in (ALL, x)]
+            chosen = [(name, x if several else x[0]) for name, x in named if x or several]
+        elif decided is not None:
             self._counts["no majority"] += not decided
-            yield from ({**row, column: labels} for labels in decided)
+            chosen = [("", labels) for labels in decided]
+        elif answers and not counted:
             return
-        if omitted and not answers:
-            return
-        explicit = any(answer.rejected is not None for answer in answers)
-        no = tuple(label for label, count in _votes(answers).items() if explicit and count < 0)
-        labels_by_name = self._majority(answers, by_name) if majority else self._chosen(by_name)
-        for name, labels in labels_by_name or [("", None)] * bool(no):
+        else:
+            chosen = self._majority(votes, len(by_name), several)
+        for name, labels in chosen or [("", None)] * bool(no):
             by_annotator = self._options.group == ANNOTATOR and not majority
             about: Json = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
             yes = [labels] if isinstance(labels, str) else labels or ()
-            yield {**row, **about, column: Answers(yes, no) if explicit else labels}
+            yield number, line, {**row, **about, column: Answers(yes, no) if explicit else labels}
 
-    def _last(self, answers: list[Annotation]) -> list[Annotation]:
-        """The last answer of each annotator, or the last on the same labels; ignored answers do not count."""
-        self._counts.update(answer.verdict for answer in answers)
-        counted = [answer for answer in answers if answer.verdict != IGNORE]
-        last = {(x.annotator, None if x.complete else x.labels): x for x in counted}
-        self._counts["again"] += any(answer not in last.values() for answer in counted)
-        return [*last.values()]
-
-    def _several(self, by_name: Mapping[str, list[str]]) -> bool:
-        """Whether a text may have several labels."""
-        return self._options.label_separator is not None or any(len({*x}) > 1 for x in by_name.values())
-
-    def _chosen(self, by_name: Mapping[str, list[str]]) -> list[tuple[str, Any]]:
-        """Annotators and their labels, of all annotators or one."""
-        several, wanted = self._several(by_name), self._options.annotators
-        named = [(name, list(dict.fromkeys(x))) for name, x in by_name.items() if wanted in (ALL, name)]
-        return [(name, labels if several else labels[0]) for name, labels in named if labels or several]
-
-    def _majority(self, answers: list[Annotation], by_name: Mapping[str, list[str]]) -> list[tuple[str, Any]]:
-        """No annotator, "", and the labels that count; nothing for a tie."""
-        several, votes = self._several(by_name), _votes(answers)
-        n, most = len(by_name), max(votes.values(), default=0)
+    def _majority(self, votes: Counter[str], n: int, several: bool) -> list[tuple[str, Any]]:
+        """The labels that count by the votes of n annotators; nothing for a tie."""
         if not votes:
             return [("", [] if several and n else None)]
+        most = max(votes.values())
         least = n // 2 + 1 if several else max(most, 1)
         best = [label for label, count in votes.items() if count >= least]
-        if several and best:
-            return [("", best)]
-        if len(best) == 1:
-            return [("", best[0])]
+        if best and (several or len(best) == 1):
+            return [("", best if several else best[0])]
         self._counts["no majority"] += n > 0 and most >= 0  # below 0 most annotators reject
         return []
 

@@ -35,7 +35,7 @@ from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
-from textsvm.training.fold_grams import FoldGrams, Task, of_all, train_and_test
+from textsvm.training.fold_grams import FoldGrams, FoldTask, of_all, train_and_test
 from textsvm.training.folds import Splitting, n_together, report_leaks
 from textsvm.training.leakage import Leak, LeakageWarning
 from textsvm.training.problems import fold_predictions, fold_values, problem_of, rule_of
@@ -167,7 +167,7 @@ def cross_validate(
     examples, target, weight = read_training_data(settings, X, y, sample_weight, positive, groups)
     names = metric_names(target, metrics)
     splitting = Splitting(cv, None, repeats, random_state, group_duplicates)
-    task = Task(target, weight, splitting.folds(target))
+    task = FoldTask(target, weight, splitting.folds(target))
     for train, _ in task.folds:
         problem_of(settings, target, train, weight)
     call = partial(_test_folds, settings, examples, task, splitting, names, progress)
@@ -180,7 +180,7 @@ def cross_validate(
 def _test_folds(
     settings: Settings,
     examples: Any,
-    task: Task,
+    task: FoldTask,
     splitting: Splitting,
     names: list[str],
     progress: StageProgress | None,
@@ -212,14 +212,14 @@ def _test_folds(
             )
         tested = train_and_test([settings], grams, task, seconds, progress)
     warn_unfinished(settings, tested.machines[0], task.target)
-    description = grams.describe(tested.last.gram.description, task.folds)
+    description = grams.describe(tested.description, task.folds)
     return _judged(settings, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 
 def choose_and_test(
     settings: ClassifierSettings,
     texts: list[str] | InputTable,
-    task: Task,
+    task: FoldTask,
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> tuple[list[Floats], list[str]]:
@@ -246,7 +246,7 @@ def _rows_of(texts: list[str] | InputTable, rows: Ints) -> list[str] | InputTabl
 
 
 def _judged(
-    settings: Settings, task: Task, values: list[Floats], names: list[str], **facts: Any
+    settings: Settings, task: FoldTask, values: list[Floats], names: list[str], **facts: Any
 ) -> CrossValidation:
     """Outcome from the decision values of the test parts; `facts` are its other fields."""
     clock, target = time.perf_counter(), task.target

@@ -30,7 +30,7 @@ from textsvm.selection.cross_validation import choose_and_test
 from textsvm.selection.grid import GridPoint, SharedExamples, simplicity
 from textsvm.selection.scoring import AREAS, judge, mean_and_sd, metric_names
 from textsvm.solvers.problems import Machines
-from textsvm.training.fold_grams import FoldGrams, Task, paths_along_c, solve_folds, train_and_test
+from textsvm.training.fold_grams import FoldGrams, FoldTask, paths_along_c, solve_folds, train_and_test
 from textsvm.training.folds import Splitting, as_groups
 from textsvm.training.grams import PreparedRows
 from textsvm.training.problems import fit_offsets, fold_predictions, problem_of, rule_of
@@ -98,7 +98,7 @@ class GridSearch:
         """Try the settings of a kernel; if the best so far is among them, fit it to all documents."""
         start = time.perf_counter()
         settings = [self.points[k].settings for k in members]
-        task = Task(self.target, self.weight, self.all_folds)
+        task = FoldTask(self.target, self.weight, self.all_folds)
         tested = train_and_test(settings, grams, task, seconds, progress)
         clock = time.perf_counter()
         for k, values in zip(members, tested.values, strict=True):
@@ -128,7 +128,7 @@ class GridSearch:
         """Try kernel="auto", which chooses a kernel on the training part of each fold."""
         start, settings = time.perf_counter(), self.points[k].settings
         assert isinstance(settings, ClassifierSettings)
-        task = Task(self.target, self.weight, self.all_folds)
+        task = FoldTask(self.target, self.weight, self.all_folds)
         values = choose_and_test(settings, examples, task, seconds, None)[0]
         self.judge(k, values)
         clock = time.perf_counter()

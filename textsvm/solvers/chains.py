@@ -44,26 +44,12 @@ def solve_chains(
 ) -> list[list[Solution]]:
     """Solve chains of dual problems of either kind over a Gram, on the Gram's device.
 
-    Parameters
-    ----------
-    gram : Gram, n rows
-    chains : sequence of sequences of Dual, or of MulticlassDual
-        The problems of a chain have the same variables (sign or target, index) and differ in `upper` or
-        `linear`; each starts from the previous solution (`textsvm.solvers.solution.warm_start`), unless a GPU
-        has room for all at once.
-    stopping : Stopping, optional
-        Applies to each problem.
-    initial : sequence of float64 arrays or None, an entry per chain, optional
-        Feasible variables for the first problem of each chain; zeros by default. For a `MulticlassDual`
-        coefficients of shape (n_classes, m).
-    progress : callable, optional
-        Called every few hundredths of a second with (done, total), where done grows from 0 to total on a
-        logarithmic scale of the violations; may raise to stop.
-
-    Returns
-    -------
-    list of lists of Solution, in the shape of `chains`
-        Their `status` says whether the bound on iterations or the precision of float64 ended the run.
+    The problems of a chain have the same variables (sign or target, index) and differ in `upper` or `linear`;
+    each starts from the previous solution (`textsvm.solvers.solution.warm_start`), unless a GPU has room for
+    all at once. `initial` are feasible variables for the first problem of each chain, zeros by default; for a
+    `MulticlassDual` coefficients of shape (n_classes, m). `progress` is called every few hundredths of a
+    second with (done, total), on a logarithmic scale of the violations, and may raise to stop. `status` of a
+    solution says whether the bound on iterations or the precision of float64 ended the run.
     """
     stopping = stopping or Stopping()
     initial = [None] * len(chains) if initial is None else initial

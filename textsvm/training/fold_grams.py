@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Task:
+class FoldTask:
     """Targets and weights of all n examples, and folds (train, test); a test part may be empty."""
 
     target: Target
@@ -70,7 +70,7 @@ class FoldGrams:
     """Grams of the same examples and kernel, fitted to all examples or to training parts.
 
     `settings` give device and memory limit; `whole` is the Gram of all examples if it exists already; `terms`
-    caches Grams of terms that other kernels share; with `plan` features replace Grams.
+    caches Grams of terms that other kernels share; a `plan` for features replaces Grams by features.
     """
 
     def __init__(
@@ -87,14 +87,10 @@ class FoldGrams:
             self.settings = without_store(settings)
         self._terms, self._plan = terms, plan if plan.way == "features" else None
         self.from_features = self._plan is not None
-        #: Whether there is a Gram for each training part, which workers can compute.
-        self.has_gram_per_part = not self.from_features and kernel.structure.learns
-        self._near_duplicates: FoldGrams | None = None
-        device = devices.select(settings.device)
-        require_memory(kernel, examples, plan, device)
-        if self._plan is not None:
-            self._device = device
-        elif terms is None and kernel.structure.learns:
+        self._near_duplicates: PreparedRows | None = None
+        self._device = devices.select(settings.device)
+        require_memory(kernel, examples, plan, self._device)
+        if terms is None and not self.from_features and kernel.structure.learns:
             self._terms = terms_of(settings, [kernel], examples)
 
     @cached_property
@@ -116,12 +112,13 @@ class FoldGrams:
         plan = GRAM if kernel is self.kernel and not kernel.structure.learns else self._plan_search(kernel)
         if kernel is self.kernel and plan is GRAM:
             return self.whole(progress)
-        self._near_duplicates = FoldGrams(self.settings, self.examples, kernel.__sklearn_clone__(), plan=plan)
-        return self._near_duplicates.whole(progress)
+        grams = FoldGrams(self.settings, self.examples, kernel.__sklearn_clone__(), plan=plan)
+        self._near_duplicates = grams.whole(progress)
+        return self._near_duplicates
 
     def _plan_search(self, kernel: Kernel) -> Plan:
         """Plan of a search that needs no Gram: features of many texts on a CPU, if they fit in memory."""
-        n, device = len(self.examples), devices.select(self.settings.device)
+        n, device = len(self.examples), self._device
         if n < MANY or device.kind != "cpu" or why_no_features(kernel, device) or reads_numbers(kernel):
             return GRAM
         terms = [(term.features, term.structure.read(self.examples)) for _, term in kernel.structure.terms]
@@ -137,8 +134,7 @@ class FoldGrams:
         if self._plan is None and not shared:
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
-            device = devices.select(self.settings.device)
-            return prepare_gram(self.settings, self.examples, kernel, device, progress)
+            return prepare_gram(self.settings, self.examples, kernel, self._device, progress)
         clock = time.perf_counter()
         if self._plan is not None:
             rows_learnt = np.arange(len(self.examples)) if train is None else train
@@ -152,12 +148,10 @@ class FoldGrams:
 
     def release(self) -> None:
         """Free the memory of the Gram of all examples, and of the Gram for near-duplicates."""
-        if self._near_duplicates is not None:
-            self._near_duplicates.release()
-            self._near_duplicates = None
-        if self._whole is not None:
-            self._whole.gram.release()
-            self._whole = None
+        for rows in (self._near_duplicates, self._whole):
+            if rows is not None:
+                rows.gram.release()
+        self._near_duplicates = self._whole = None
 
     def sharing(self, folds: Sequence[Fold]) -> list[list[int]]:
         """Numbers of the folds that share a Gram."""
@@ -190,7 +184,7 @@ class FoldGrams:
             prepared.gram.release()
 
 
-def grams_of(settings: Settings, examples: Any, task: Task) -> FoldGrams:
+def grams_of(settings: Settings, examples: Any, task: FoldTask) -> FoldGrams:
     """Grams of examples and the kernel of settings, or features alone, as `fit` would use them."""
     kernel = settings.source.kernel_for(examples)
     everyone, device = np.arange(len(examples)), devices.select(settings.device)
@@ -207,7 +201,7 @@ def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> Te
 
 
 def decide_folds(
-    settings: Settings, examples: object, task: Task, most_seconds: float = inf, documents: Any = None
+    settings: Settings, examples: object, task: FoldTask, most_seconds: float = inf, documents: Any = None
 ) -> list[Floats]:
     """Decision values of the test part of each fold; TooMuchWork if more than `most_seconds` are predicted.
 
@@ -228,20 +222,18 @@ def decide_folds(
 
 @dataclass(frozen=True)
 class FoldResults:
-    """Machines and decision values of the test parts, [settings][fold].
-
-    `last` is the training data of the last fold; its Gram has been released if the kernel learns.
-    """
+    """Machines [settings][fold], and decision values of the test parts that are not empty, in their order."""
 
     machines: list[list[Machines]]
     values: list[list[Floats]]
-    last: PreparedRows
+    kernel: Kernel  #: Fitted to the training part of the last fold
+    description: str  #: Origin of the rows of the last fold
 
 
 def train_and_test(
     all_settings: Sequence[Settings],
     grams: FoldGrams,
-    task: Task,
+    task: FoldTask,
     seconds: dict[str, float],
     progress: StageProgress | None = None,
 ) -> FoldResults:
@@ -252,12 +244,32 @@ def train_and_test(
     workers, parts = current(), grams.sharing(task.folds)
     if (
         workers is not None
-        and grams.has_gram_per_part
+        and not grams.from_features
         and len(parts) > 1
         and workers.pays(predicted_seconds(all_settings, grams, task))
     ):
-        return _by_workers(workers, all_settings, grams, task, seconds, progress)
+        results = _by_workers(workers, all_settings, grams, task, seconds, progress)
+    else:
+        results = _in_turn(all_settings, grams, task, seconds, progress)
     machines, values = dict[int, Sequence[Machines]](), dict[int, Sequence[Floats]]()
+    for numbers, result in results:
+        tested = [i for i in numbers if len(task.folds[i][1])]
+        machines |= zip(numbers, zip(*result.machines, strict=True), strict=True)
+        values |= zip(tested, zip(*result.values, strict=True), strict=True)
+        if len(task.folds) - 1 in numbers:
+            last = result
+    n = len(all_settings)
+    return replace(last, machines=_by_settings(machines, n), values=_by_settings(values, n))
+
+
+def _in_turn(
+    all_settings: Sequence[Settings],
+    grams: FoldGrams,
+    task: FoldTask,
+    seconds: dict[str, float],
+    progress: StageProgress | None,
+) -> Iterator[tuple[list[int], FoldResults]]:
+    """Results of the folds with the same training part, and their numbers."""
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
         clock = lap(seconds, "gram", clock)
@@ -269,19 +281,16 @@ def train_and_test(
             all_settings, gram, task.target, [folds[at] for at in tested],
             [[of_model[at] for at in tested] for of_model in solved],
         )  # fmt: skip
-        machines |= zip(numbers, zip(*solved, strict=True), strict=True)
-        values |= zip([numbers[at] for at in tested], zip(*scored, strict=True), strict=True)
         clock = lap(seconds, "score", clock)
-    return FoldResults(_by_settings(machines), _by_settings(values), prepared)
+        yield numbers, FoldResults(solved, scored, prepared.kernel, prepared.description)
 
 
-def _by_settings(of_folds: Mapping[int, Sequence[Result]]) -> list[list[Result]]:
-    """Results by settings, in the order of the folds, from those of each fold by its number."""
-    in_order = [of_folds[number] for number in sorted(of_folds)]
-    return [list(of_settings) for of_settings in zip(*in_order, strict=True)]
+def _by_settings(of_folds: Mapping[int, Sequence[Result]], n: int) -> list[list[Result]]:
+    """Results of n settings, in the order of the folds, from those of each fold by its number."""
+    return [[of_folds[number][k] for number in sorted(of_folds)] for k in range(n)]
 
 
-def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: Task) -> float:
+def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: FoldTask) -> float:
     """Predicted seconds on a single core for all machines, and a Gram or the features of every part.
 
     Features are counted once, and so are the values of terms that do not learn.
@@ -306,12 +315,11 @@ def _by_workers(
     workers: Workers,
     all_settings: Sequence[Settings],
     grams: FoldGrams,
-    task: Task,
+    task: FoldTask,
     seconds: dict[str, float],
     progress: StageProgress | None,
-) -> FoldResults:
-    """`train_and_test` by workers: a task computes the Gram, machines and values of a training part."""
-    machines, values = dict[int, Sequence[Machines]](), dict[int, Sequence[Floats]]()
+) -> Iterator[tuple[list[int], FoldResults]]:
+    """`_in_turn` by workers, each of which computes the Gram of a training part."""
     clock = time.perf_counter()
     grams.release()
     parts = grams.sharing(task.folds)
@@ -319,37 +327,29 @@ def _by_workers(
     settings = replace(grams.settings, device=devices.select(grams.settings.device).kind)
     shared = _WorkerInput(all_settings, settings, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
-    last: dict[int, PreparedRows] = {}
-    for number, part in workers.run(_part, [shared], parts, work, of_stage(progress, "solve")):
-        tested = [i for i in parts[number] if len(task.folds[i][1])]
-        machines |= zip(parts[number], zip(*part.machines, strict=True), strict=True)
-        values |= zip(tested, zip(*part.values, strict=True), strict=True)
-        last[number] = part.last
+    for number, result in workers.run(_part_of_worker, [shared], parts, work, of_stage(progress, "solve")):
+        yield parts[number], result
     workers.forget(shared)
     lap(seconds, "solve", clock)
-    prepared = replace(last[len(parts) - 1], examples=grams.examples)
-    return FoldResults(_by_settings(machines), _by_settings(values), prepared)
 
 
 @dataclass(frozen=True)
 class _WorkerInput:
-    """Data of all tasks, sent together so that kernel and examples share a function of tokens."""
+    """Data of all parts, an object so that kernel and examples still share a function of tokens."""
 
     all_settings: Sequence[Settings]
     settings: Settings
     examples: Any
     kernel: Kernel
-    task: Task
+    task: FoldTask
 
 
-def _part(shared: _WorkerInput, numbers: list[int]) -> FoldResults:
-    """Task of a worker: folds with the same training part."""
-    settings, task = shared.settings, shared.task
+def _part_of_worker(shared: _WorkerInput, numbers: list[int]) -> FoldResults:
+    """Results of the folds with the same training part, in a worker."""
+    settings, part = shared.settings, replace(shared.task, folds=[shared.task.folds[i] for i in numbers])
     with settings.at_work(devices.select(settings.device)), limit(1):
         grams = FoldGrams(settings, shared.examples, shared.kernel.__sklearn_clone__())
-        part = replace(task, folds=[task.folds[i] for i in numbers])
-        results = train_and_test(shared.all_settings, grams, part, {})
-    return replace(results, last=replace(results.last, examples=None))
+        return train_and_test(shared.all_settings, grams, part, {})
 
 
 def of_all(progress: StageProgress | None, number: int, total: int) -> StageProgress | None:
@@ -372,8 +372,8 @@ def solve_folds(
 ) -> list[list[Machines]]:
     """Train every model on the training part of every fold, on the same Gram; machines [model][fold].
 
-    On each fold, settings that differ in C alone are solved in sequence, from the solution of the previous
-    model; all other problems side by side. The first model's tol, max_iter and duality_gap apply to all.
+    On each fold, settings that differ only in C are solved in ascending C, each from the solution of the
+    previous. All other problems are solved together. The first model's tol, max_iter and duality_gap apply.
     """
     chains = [(chain, fold) for chain in paths_along_c(all_settings) for fold in range(len(folds))]
     paths = [
@@ -404,7 +404,7 @@ def _solve_by_workers(
     stopping: Stopping,
     progress: Progress | None,
 ) -> list[list[Machines]]:
-    """`solve` by workers, with a task for each path."""
+    """`solve` by workers, each of which solves a path."""
     matrix = devices.to_host(gram.matrix)
     work = [len(path) * float(len(path[0].index)) ** 2 for path in paths]
     shared = (matrix, gram.device.kind, stopping)
@@ -414,7 +414,7 @@ def _solve_by_workers(
 
 
 def _solve_path(matrix: Floats32, kind: str, stopping: Stopping, path: Sequence[Problem]) -> list[Machines]:
-    """Task of a worker, on its first device of a kind."""
+    """Machines of a path in a worker, on its first device of a kind."""
     device = devices.select(kind)
     with devices.use(device):
         gram = DenseGram(devices.array_module(device).asarray(matrix))

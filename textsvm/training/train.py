@@ -58,7 +58,7 @@ from textsvm.sources.copies import MOST_DIGESTS, n_separated, text_digests
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 from textsvm.training.calibration import calibrated_rule
-from textsvm.training.fold_grams import FoldGrams, Task, decide_folds, grams_of, train_and_test
+from textsvm.training.fold_grams import FoldGrams, FoldTask, decide_folds, grams_of, train_and_test
 from textsvm.training.folds import Splitting, as_groups, make_folds
 from textsvm.training.grams import (
     PreparedRows,
@@ -170,7 +170,7 @@ def decide_test_part(
     folds = [(np.searchsorted(rows, train), np.searchsorted(rows, test))]
     documents = None if documents is None else documents.take(rows)
     with one_blas_thread():
-        values = decide_folds(settings, read_rows, Task(target, None, folds), documents=documents)
+        values = decide_folds(settings, read_rows, FoldTask(target, None, folds), documents=documents)
     return values[0], fold_predictions(settings, values, folds, target)[0]
 
 
@@ -463,10 +463,10 @@ def solve_machines(training: TrainingState, rows: PreparedRows | FoldGrams) -> N
         # A fold that trains on all examples and tests none solves the machines of the model beside those
         # of the folds.
         folds = [*training.folds, (everyone, everyone[:0])]
-        task = Task(training.target, training.weight, folds)
+        task = FoldTask(training.target, training.weight, folds)
         results = train_and_test([settings], rows, task, training.seconds, progress)
         training.machines, training.values = results.machines[0][-1], results.values[0]
-        training.kernel, training.gram = results.last.kernel, results.last.description
+        training.kernel, training.gram = results.kernel, results.description
         return
     clock = time.perf_counter()
     stopping = Stopping(settings.solver_tol, settings.max_iter, settings.duality_gap)
@@ -601,7 +601,7 @@ def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Float
         documents = encode_for(settings, plain, training.examples, target, None)
         groups = near_copies(documents, COMPARISON, groups)
     parts = Splitting(FOLDS, None if groups is None else groups[rows]).quietly(target.take(rows))
-    task = Task(target, weight, [(rows[train_part], rows[test]) for train_part, test in parts])
+    task = FoldTask(target, weight, [(rows[train_part], rows[test]) for train_part, test in parts])
     with fixed.at_work(training.device):
         grams = grams_of(fixed, training.documents, task)
         results = train_and_test([fixed], grams, task, {}, training.progress)
