@@ -314,7 +314,7 @@ class Journal:
     def _label_lines(self, answers: Iterable[JournalEntry], text: Callable[[str], str]) -> Iterator[str]:
         """Lines of the file of labels, with the part: test, copy for near-copies of its texts, or train.
 
-        Of several people it has all answers, and the label of most of them; that of a tie is null.
+        Of several people it has all answers, and the label with the most answers; that of a tie is null.
         """
         named = bool(self.people)
         for answer in answers:
@@ -352,7 +352,7 @@ def _event(answer: JournalEntry) -> Json:
 
 
 def majority(labels: Iterable[Labels]) -> Labels:
-    """The label of most people, in one of its orders; None if there are several, or none."""
+    """The label with the most answers, in one of its orders; None if there are several, or none."""
     answers = [label for label in labels if label is not None]
     named = {unordered(label): label for label in answers}
     votes = Counter(map(unordered, answers))
