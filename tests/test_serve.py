@@ -426,7 +426,7 @@ def test_a_model_returns_to_short_requests_after_a_slow_call(texts, models):
     assert scripted.model.room == 1
     scripted.ask(2, texts=texts)
     assert scripted.sent == [(2, APART, b"")]
-    scripted.model._last_call -= 2 * sum(map(len, texts))  # seconds
+    scripted.model.last_call -= 2 * sum(map(len, texts))  # seconds
     scripted.ask(3, texts=texts)
     scripted.ask(4, texts=["noon " * 9])  # a single request tries
     assert scripted.sent[1:] == [(4, APART, b"")]
@@ -439,18 +439,22 @@ def test_a_model_returns_to_short_requests_after_a_slow_call(texts, models):
 
 
 def test_trials_of_a_slow_model_delay_others_for_a_small_share_of_the_time(models, monkeypatch):
-    model, now, busy = ServedModel("two", str(models / "two.textsvm")), [1000.0], 0.0
+    scripted, now, busy = Scripted(models / "two.textsvm"), [1000.0], 0.0
     monkeypatch.setattr(worker.time, "monotonic", lambda: now[0])
-    model.fit_room(4000, 4.0)  # 1 ms for each symbol
-    for _ in range(100_000):
+    scripted.model.fit_room(4000, 4.0)  # 1 ms for each symbol
+    for number in range(1, 20_000):
         now[0] += 0.01
-        if model.room < 100 and model.tries(100):
+        scripted.ask(number, text="noon " * 20)
+        if scripted.worker.jobs:
+            scripted.worker.jobs.clear()
             busy, now[0] = busy + 0.1, now[0] + 0.1
-            model.fit_room(100, 0.1)
-    assert 10 < busy < 0.1 * (now[0] - 1000)
+            scripted.model.fit_room(100, 0.1)
+    assert 2 < busy < 0.1 * (now[0] - 1000)
     now[0] += 1e6
-    assert model.tries(worker.FIRST_ROOM)
-    assert not model.tries(worker.FIRST_ROOM + 1)
+    scripted.ask(0, text="n" * (worker.FIRST_ROOM + 1))
+    assert not scripted.worker.jobs
+    scripted.ask(0, text="n" * worker.FIRST_ROOM)
+    assert scripted.worker.jobs
 
 
 def test_calls_while_another_model_is_loaded_do_not_shrink(models, monkeypatch):

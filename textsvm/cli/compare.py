@@ -107,7 +107,7 @@ def compare(
         facts = {"corpus": documents.source, "reading": documents.reading, "how": how}
         console.print_json({**facts, "device": used.description, "seconds": seconds, "classifiers": lines})
     else:
-        _show(console, f"{corpora.names_of(corpus)}: {lead}", compared, name_of_test(compared[0]))
+        _show(console, f"{corpora.names_of(corpus)}: {lead}", compared, name_of_test(compared[0].n_groups))
 
 
 def _show(console: Console, title: str, compared: list[ClassifierScore], test: str) -> None:

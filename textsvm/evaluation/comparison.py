@@ -28,7 +28,6 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parameters import notebook_table
 from textsvm.runtime.plain_json import to_json
 
-COLUMNS = ("id", "label", "before", "after")  #: Keys of the report on the prediction of a document
 MOST_SHOWN = 12  #: Maximum number of disagreements shown
 SHOWN_SYMBOLS = 240  #: Symbols shown of the text of a disagreement
 
@@ -75,8 +74,8 @@ def _sign_test(sums: Floats) -> float:
         angles = 2 * np.pi * (np.arange(len(factors)) * size % n) / n
         factors *= ((1 + np.exp(-1j * angles)) / 2) ** count
     chances = np.fft.irfft(factors, n)
-    totals = 2 * np.arange(n) - n + 1
-    return float(np.clip(chances[np.abs(totals) >= abs(sums.sum())].sum(), 0.0, 1.0))
+    is_far = np.abs(2 * np.arange(n) - n + 1) >= abs(sums.sum())
+    return float(np.clip(chances[is_far].sum(), 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -276,7 +275,8 @@ def changes(
         [value if value is None else float(value) if of_numbers else _name(value) for value in column]
         for column in (truth, before, after)
     ]
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(fresh.ids, *columns, strict=True)]
+    names = ("id", "label", "before", "after")
+    rows = [dict(zip(names, row, strict=True)) for row in zip(fresh.ids, *columns, strict=True)]
     judged = [row for row in rows if row["after"] is not None]
 
     def quality(rows: list[Json], name: str) -> float | None:

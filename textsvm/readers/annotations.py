@@ -3,9 +3,8 @@
 Prodigy, Label Studio, Argilla, doccano, `textsvm label`, spaCy's `cats`, messages of chats, and tables with a
 column of annotators. Rejected and cancelled answers are left out. If several annotators answered, the label
 with the most answers counts, and texts with a tie are left out; of several labels those that more than half
-of the annotators gave (`ReadOptions.annotators`). If an annotator answered a text again, the last answer
-counts. A decision counts before that: an annotation of Label Studio that is ground truth and of nobody, or
-the label of `textsvm label`.
+gave (`ReadOptions.annotators`). Of an annotator the last answer counts. A decision counts before that: an
+annotation of Label Studio that is ground truth and of nobody, or the label of `textsvm label`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ _BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")  #: List of
 _ABOUT = ("id", "part")  #: Fields that describe a text: its id, and its part of the corpus
 #: Verdicts of an annotator in Prodigy's words.
 ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
-_VOTES = {ACCEPT: 1, REJECT: -1}
 #: Values of `ReadOptions.annotators` other than the name of an annotator.
 ALL, MAJORITY = "all", "majority"
 #: Column of the name of the annotator if `ReadOptions.group` asks for it, and its value without a name.
@@ -129,17 +127,14 @@ class _Export:
         votes, explicit = _votes(last.values()), any(x.rejected is not None for x in last.values())
         no = tuple(label for label, count in votes.items() if explicit and count < 0)
         several = self._options.label_separator is not None or any(len(x) > 1 for x in by_name.values())
-        chosen: list[tuple[str, Any]]
-        if not majority:
-            named = [(x, [*by_name[x]]) for x in by_name if self._options.annotators in (ALL, x)]
-            chosen = [(name, x if several else x[0]) for name, x in named if x or several]
-        elif decided is not None:
+        if decided is not None and majority:
             self._counts["no majority"] += not decided
             chosen = [("", labels) for labels in decided]
-        elif answers and not counted:
-            return
+        elif majority:
+            chosen = self._majority(votes, len(by_name), several) if counted or not answers else []
         else:
-            chosen = self._majority(votes, len(by_name), several)
+            named = [(x, [*by_name[x]]) for x in by_name if self._options.annotators in (ALL, x)]
+            chosen = [(name, x if several else x[0]) for name, x in named if x or several]
         for name, labels in chosen or [("", None)] * bool(no):
             by_annotator = self._options.group == ANNOTATOR and not majority
             about: Json = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
@@ -179,7 +174,7 @@ def _votes(answers: Iterable[Annotation]) -> Counter[str]:
     """Answers for a label less those against it."""
     votes = Counter[str]()
     for answer in answers:
-        votes.update(dict.fromkeys(answer.labels, _VOTES.get(answer.verdict, 0)))
+        votes.update(dict.fromkeys(answer.labels, 1 if answer.verdict == ACCEPT else -1))
         votes.subtract(answer.rejected or ())
     return votes
 
@@ -199,19 +194,18 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
         case {"data": dict(data)} if "text" not in row:
             return _label_studio(row, data, options)
         case {"fields": dict(fields), "responses": dict(responses)}:  # Argilla
-            entries = _one_of(responses, options) or []
-            return AnnotatedRow(
-                {"id": row.get("id"), **fields, **_about(row, "metadata")}, [*map(_response, entries)]
-            )
+            verdicts = {None: ACCEPT, "submitted": ACCEPT}
+            answers = [
+                Annotation(str(x["user_id"]), _texts(x["value"]), verdicts.get(x.get("status"), IGNORE))
+                for x in _one_of(responses, options) or []
+            ]
+            return AnnotatedRow({"id": row.get("id"), **fields, **_about(row, "metadata")}, answers)
         case {"annotation": value, "annotation_agent": agent}:  # Argilla 1
             valid = value is not None and row.get("status") in (None, "Validated")
             answer = Annotation(str(agent), _texts(value), ACCEPT if valid else IGNORE)
             return AnnotatedRow({**(row.get("inputs") or {}), **row}, [answer])
         case {"annotations": [{"user": _}, *_] as entries}:  # doccano
-            answers = [
-                Annotation(str(entry["user"]), _texts(entry.get("label")), complete=False)
-                for entry in entries
-            ]
+            answers = [Annotation(str(x["user"]), _texts(x.get("label")), complete=False) for x in entries]
             return AnnotatedRow(row, answers)
         case {"answers": dict(named), "majority": _}:  # textsvm label
             label = row.get(options.label_column or "label")
@@ -295,11 +289,6 @@ def _choices(annotation: Json, options: ReadOptions) -> Annotation:
     return Annotation("" if author is None else str(author), labels, IGNORE if omitted else ACCEPT)
 
 
-def _response(answer: Json) -> Annotation:
-    submitted = answer.get("status", "submitted") == "submitted"
-    return Annotation(str(answer["user_id"]), _texts(answer["value"]), ACCEPT if submitted else IGNORE)
-
-
 def _chat(row: Json, messages: list[Json]) -> AnnotatedRow:
     turns = [(message.get("role", message.get("from")), _content(message)) for message in messages]
     last = max((i for i, (role, _) in enumerate(turns) if role in ("user", "human")), default=None)
@@ -324,9 +313,8 @@ def _table_row(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     text, label = options.columns.get("text", usual["text"]), options.label_column or usual["label"]
     if not _annotator(row) or not isinstance(text, str) or label not in row:
         return None
-    labels, several = _texts(row[label]), options.label_separator is not None
-    omitted = row[label] in (None, "")  # an empty list is an answer
-    answer = Annotation(_annotator(row), labels, IGNORE if omitted else ACCEPT, complete=not several)
+    verdict, complete = IGNORE if row[label] in (None, "") else ACCEPT, options.label_separator is None
+    answer = Annotation(_annotator(row), _texts(row[label]), verdict, complete=complete)
     return AnnotatedRow({name: cell for name, cell in row.items() if name != label}, [answer], row.get(text))
 
 

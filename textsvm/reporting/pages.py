@@ -150,16 +150,14 @@ def comparison_table(compared: Sequence[ClassifierScore]) -> str:
         "Figures",
         html_table(head, rows),
         f'<ul class="reasons">{parameters}</ul>',
-        note=f"Difference: points of accuracy against {safe(compared[0].name)}, with its 95 % "
-        f"interval; p: {name_of_test(compared[0])}. Seconds: training and prediction, from texts in memory.",
+        note=f"Difference: points of accuracy against {safe(compared[0].name)}, with its 95 % interval; p: "
+        f"{name_of_test(compared[0].n_groups)}. Seconds: training and prediction, from texts in memory.",
     )
 
 
-def name_of_test(classifier: ClassifierScore) -> str:
-    """Name of the test, and of the units other than documents."""
-    if classifier.n_groups is None:
-        return "exact McNemar test"
-    return f"exact sign test; intervals and p over {classifier.n_groups:,} groups"
+def name_of_test(n: int | None) -> str:
+    """Name of the test, over documents or n groups."""
+    return "exact McNemar test" if n is None else f"exact sign test; intervals and p over {n:,} groups"
 
 
 def comparison_cells(classifier: ClassifierScore) -> tuple[str, ...]:

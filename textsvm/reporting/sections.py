@@ -116,12 +116,11 @@ def models_note(models: SideBySide) -> str:
     only = ", ".join(
         f"{name} {count:,}" for name, count in zip(models.names, models.n_only_correct, strict=True)
     )
-    interval = "95 % bootstrap interval" if numbers else "95 % interval"
-    test = "" if numbers else "; p: exact McNemar test"
+    kind, test = ("bootstrap ", "") if numbers else ("", "; p: exact McNemar test")
     wrong = "" if numbers else f", and are all wrong on {models.all_wrong:,}"
     return (
         f"On the same {n:,} documents. Difference: {NAMES[metric]}, less that of "
-        f"{models.names[0]}, with its {interval} over documents{test}. The models agree on "
+        f"{models.names[0]}, with its 95 % {kind}interval over documents{test}. The models agree on "
         f"{models.n_same:,} documents{wrong}. Documents on which a model is {alone}: {only}."
     )
 

@@ -9,11 +9,11 @@ that learn are computed again. Only Grams of kernels that do not learn are kept 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -52,9 +52,6 @@ VALUES_BYTES = 256 << 20  #: Most bytes of decision values that exist at a time.
 SOLVING = 5e-9
 WEIGHING = 1.5e-8  #: Seconds of a core for the weight of a feature's occurrence that is counted
 MANY = 1000  #: Fewest examples for which a search by features is quicker than a Gram that has no other use
-
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -258,8 +255,9 @@ def train_and_test(
         values |= zip(tested, zip(*result.values, strict=True), strict=True)
         if len(task.folds) - 1 in numbers:
             last = result
-    n = len(all_settings)
-    return replace(last, machines=_by_settings(machines, n), values=_by_settings(values, n))
+    by_settings = [[machines[fold][k] for fold in sorted(machines)] for k in range(len(all_settings))]
+    decided = [[values[fold][k] for fold in sorted(values)] for k in range(len(all_settings))]
+    return replace(last, machines=by_settings, values=decided)
 
 
 def _in_turn(
@@ -283,11 +281,6 @@ def _in_turn(
         )  # fmt: skip
         clock = lap(seconds, "score", clock)
         yield numbers, FoldResults(solved, scored, prepared.kernel, prepared.description)
-
-
-def _by_settings(of_folds: Mapping[int, Sequence[Result]], n: int) -> list[list[Result]]:
-    """Results of n settings, in the order of the folds, from those of each fold by its number."""
-    return [[of_folds[number][k] for number in sorted(of_folds)] for k in range(n)]
 
 
 def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: FoldTask) -> float:

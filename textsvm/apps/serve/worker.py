@@ -6,8 +6,8 @@ seconds. They are counted in the normal form, which can have 18 symbols for a ch
 takes a few texts of each request in turn, so that requests with many texts hardly delay requests with few.
 Other calls fill half of their symbols with new requests and the rest with the oldest. So under overload some
 requests are still answered in time. A request with a text that is too long for a call goes back to the
-server, which sends it, like large bodies, to a second process of lower priority (`apart`). The limit recovers
-with time. The prediction of a text does not depend on the other texts of its call.
+server, which sends it, like large bodies, to a second process of lower priority (`apart`); after a time such
+requests are tried again. The prediction of a text does not depend on the other texts of its call.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ from textsvm.runtime.plain_json import error_body, unambiguous_json
 
 GOAL = 0.01  #: Seconds that a call should take
 FIRST_ROOM = 1 << 12  #: Maximum symbols of the first call of a model
-#: Share of the time since the last call of a model that a request with a text too long for a call may take.
-TRIAL_SHARE = 0.05
+TRIAL_SHARE = 0.05  #: Share of the time that requests of a model with too long texts may take
 MOST_TEXTS = 256  #: Maximum texts of a call
 MOST_SYMBOLS = 1 << 15  #: Maximum symbols of a call
 TURN = 16  #: Maximum texts of a request in a call while others wait
@@ -121,7 +120,7 @@ class ServedModel:
         self.row_bytes = (1 + self.calibrated) * (self.entry_bytes + 24 * self.n_classes)
         if self.n_classes > 2:
             self.row_bytes += (1 + self.calibrated) * len(json.dumps(names))
-        self.room, self._next_drift, self._last_call = FIRST_ROOM, 0.0, time.monotonic()
+        self.room, self._next_drift, self.last_call = FIRST_ROOM, 0.0, time.monotonic()
         self.drift = Drift(self.model, info.get("drift"))
         for texts in (PREPARING, SEQUENCES):
             with suppress(InputError):  # the model refuses these letters
@@ -184,17 +183,12 @@ class ServedModel:
 
     def fit_room(self, symbols: int, seconds: float) -> None:
         """Adapt `room` to the seconds that a call with this number of symbols took."""
-        self._last_call = time.monotonic()
+        self.last_call = time.monotonic()
         if seconds > 1.5 * GOAL:
             self.room = max(1, int(symbols * GOAL / seconds))
         else:
             factor = 2 if seconds < GOAL and 2 * symbols > self.room else 1
             self.room = min(max(factor * self.room, symbols), MOST_SYMBOLS)
-
-    def tries(self, symbols: int) -> bool:
-        """Whether a request with texts too long for a call may show that `room` is too small by now."""
-        seconds = GOAL + TRIAL_SHARE * (time.monotonic() - self._last_call)
-        return symbols <= min(self.room * seconds / GOAL, FIRST_ROOM)
 
     def as_dict(self) -> Json:
         """Facts and counters."""
@@ -377,14 +371,16 @@ class Worker:
             return
         if not job.texts:
             self._send([job.answer()])
-        elif (
-            self._apart
-            or max(job.sizes) <= job.model.room
-            or (job.model.tries(sum(job.sizes)) and all(x.model is not job.model for x in self.jobs))
-        ):
+        elif self._apart or max(job.sizes) <= job.model.room or self._tries(job):
             self.jobs.append(job)
         else:
             self._send([(number, APART, b"")])
+
+    def _tries(self, job: TextRequest) -> bool:
+        """Whether a request with too long texts may show, while no other waits, that `room` is too small."""
+        model, seconds = job.model, GOAL + TRIAL_SHARE * (time.monotonic() - job.model.last_call)
+        fits = sum(job.sizes) <= min(model.room * seconds / GOAL, FIRST_ROOM)
+        return fits and all(other.model is not model for other in self.jobs)
 
     def _load(
         self, number: int, models: dict[str, str], names: list[str], max_texts: int, max_characters: int
