@@ -664,3 +664,16 @@ def test_skops_writes_fitted_estimators(kind, task):
         assert (again.transform(texts) != model.transform(texts)).nnz == 0
     else:
         assert list(again.predict(texts)) == list(model.predict(texts))
+
+
+@pytest.mark.parametrize("kind", OF_ONE_LABEL)
+def test_mlflow_saves_classifiers_by_its_default(kind, task, tmp_path):
+    """With skops, to which the types are named."""
+    mlflow, skops = pytest.importorskip("mlflow.sklearn"), pytest.importorskip("skops.io")
+    texts, y = task
+    model = kind(**folds_of(kind)).fit(texts, y)
+    types = skops.get_untrusted_types(data=skops.dumps(model))
+    mlflow.save_model(model, tmp_path / "model", skops_trusted_types=types)
+    again = mlflow.load_model(str(tmp_path / "model"))
+    assert type(again) is kind
+    assert again.predict(texts).tolist() == model.predict(texts).tolist()

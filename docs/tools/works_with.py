@@ -40,10 +40,14 @@ PROGRAMS = [Program(*row) for row in (
     ("Postfix", "/usr/sbin/postconf -d -h mail_version", "[milter, SMTP filter, script](mail.md#postfix)",
      ("test_mail_mtas::test_a_new_machine", "test_mail_mtas::test_postfix")),
     ("Exim", "exim4 -bV", f"[spamd's protocol]({SPAMD})", ("test_mail_mtas::test_exim",)),
-    ("Dovecot", "dovecot --version", "[delivery, learning by moving](mail.md#dovecot-sieve)",
-     ("test_mail_mtas::test_a_new_machine_learns",)),
-    ("procmail", "procmail -v 2>&1", "[delivery](mail.md#procmail)", ("test_mail_recipes::test_procmail",)),
-    ("maildrop", "maildrop -v", "[delivery](mail.md#maildrop)", ("test_mail_recipes::test_maildrop",)),
+    ("Dovecot", "dovecot --version", "[LMTP, Sieve, learning by moving](mail.md#dovecot-sieve)",
+     ("test_mail_mtas::test_a_new_machine_learns", "test_mail_mtas::test_a_new_machine_filters[by_dovecot]",
+      "test_mail_mtas::test_a_new_machine_filters[by_lmtp]")),
+    ("procmail", "procmail -v 2>&1", "[delivery](mail.md#procmail)",
+     ("test_mail_recipes::test_procmail", "test_mail_mtas::test_a_new_machine_filters[by_procmail]")),
+    ("maildrop", "maildrop -v", "[delivery](mail.md#maildrop)",
+     ("test_mail_recipes::test_maildrop", "test_mail_mtas::test_a_new_machine_filters[by_maildrop]")),
+    ("swaks", "swaks --version", "mail to these", ("test_mail_mtas::test_a_new_machine",)),
     ("mutt", "mutt -v", "[keys](mail.md#mutt)", ("test_mail_recipes::test_mutt",)),
     ("spamc", "spamc -V", f"[all requests]({SPAMD})", ("test_mail_recipes::test_spamc",)),
     ("systemd", "systemd-analyze --version", "units, activation of sockets, exposure",
@@ -63,6 +67,8 @@ PROGRAMS = [Program(*row) for row in (
      ("test_export::test_words_of_any_script_in_javascript",)),
     ("scikit-learn", "", "checks of estimators, ensembles, displays", ("test_sklearn::",)),
     ("skops", "", "saved estimators", ("test_sklearn::test_skops",)),
+    ("mlflow-skinny", "", "saved estimators", ("test_sklearn::test_mlflow",)),
+    ("nbclient", "", "bars of progress", ("test_runtime_parameters::test_progress_in_a_notebook",)),
 )]  # fmt: skip
 
 
