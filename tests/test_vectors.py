@@ -576,3 +576,11 @@ def test_the_place_of_a_value_of_a_sparse_matrix_that_is_not_finite():
         matrix[row, column] = np.nan
         with pytest.raises(InputError, match=f"NaN in row {row}, column {column}, counted from 0"):
             SVC(Linear()).fit(matrix, [0, 1, 0, 1])
+
+
+def test_kernel_values_leave_a_sparse_matrix_with_repeated_columns_as_it_is():
+    rows = csr_matrix((np.array([1.0, 2.0, 3.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    assert Linear()(rows).tolist() == [[9, 0], [0, 9]]
+    assert rows.data.tolist() == [1, 2, 3]
+    with pytest.raises(InputError, match="NaN in row 1, column 0"):
+        Linear()(np.array([[1.0, 2.0], [np.nan, 0.0]]))

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.inputs import TYPES, require_numbers
 from textsvm.model.rules import has_probabilities
 from textsvm.model.settings import CalibrationSettings, Compute, KernelLike, Settings, check_jobs, copied
 from textsvm.model.top_features import TopFeatures, coefficients
@@ -28,7 +29,7 @@ from textsvm.runtime.device import is_on_gpu
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import ConstructorSignature, Parameters, checked_new
 from textsvm.sources.matrix import MatrixSource, check_block
-from textsvm.sources.vectors import TYPES, VectorSource, require_numbers
+from textsvm.sources.vectors import VectorSource
 from textsvm.training.grams import check
 from textsvm.training.train import train
 
@@ -116,7 +117,7 @@ class KernelEstimator(BaseEstimator):
         if is_on_gpu(X):
             return X
         if kernel is not None:
-            require_numbers(X, kernel)
+            require_numbers(X)
         with _as_input_error():
             if kernel is None:
                 return check_array(X, ensure_all_finite=False, estimator=self)

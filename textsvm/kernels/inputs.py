@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Bools, Ints
+from textsvm.arrays import AnyArray, Array, Bools, Ints
 from textsvm.errors import InputError, first_few
 from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
@@ -137,6 +137,10 @@ def is_missing(value: object) -> bool:
 TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 LARGEST = 1e100  #: Greatest absolute value of a number.
 LISTED = 12  #: Number of columns that a message lists.
+TYPES = (np.float64, np.float32)  #: Number types of vectors; others are converted to the first.
+_BLOCK = 1 << 20  #: Numbers of vectors that are checked together.
+#: Kinds of NumPy types that texts, and dates, may have.
+_TEXTS, _DATES = tuple("OUST"), tuple("mM")
 
 
 class InputTable:
@@ -239,11 +243,8 @@ def _rows_of(column: Any, rows: Ints) -> Any:
 def as_numbers(name: str, column: object) -> Any:
     """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay."""
     if is_sparse(column):
-        rows: Any = scipy.sparse.csr_array(column)
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
-        rows = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+        rows = _canonical(scipy.sparse.csr_array(column))
+        rows = rows if rows.dtype in TYPES else rows.astype(np.float64)
         if not _usable(rows.data).all():
             at = int(_usable(rows.data).argmin())
             raise _not_finite(name, int(np.searchsorted(rows.indptr, at, side="right")) - 1, rows.data[at])
@@ -416,25 +417,127 @@ def encode_inputs(X: object, views: Sequence[View], base: Any = None) -> Any:
         table = encode_table(InputTable.of(X), views, base)
         return Table(table) if len(table) > 1 else table[views[0]]
     if views == (NUMBERS,):
-        return as_vectors(X, base)
+        vectors = as_vectors(X)
+        if base is not None and vectors.n_features != base.n_features:
+            raise InputError(f"vectors have {vectors.n_features} numbers, and the others {base.n_features}")
+        return vectors
     texts = encode_texts(as_texts(X), views, base)
     return MultiView(texts) if len(texts) > 1 else texts[views[0]]
 
 
-def as_vectors(X: object, base: Vectors | None = None) -> Vectors:
+def as_vectors(X: Any) -> Vectors:
     """Read vectors from an array, a sparse matrix, a data frame or a list of rows."""
-    xp = devices.array_module(devices.device_of(X)) if devices.is_on_gpu(X) else np
-    try:
-        values = scipy.sparse.csr_array(X) if is_sparse(X) else xp.asarray(X)
-        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"vectors must be rows of numbers: {error}") from error
-    if values.ndim != 2:
-        raise InputError(f"vectors must be rows of numbers, got an array of shape {values.shape}")
+    if devices.is_on_gpu(X):
+        return Vectors(_check_on_gpu(X))
+    require_numbers(X)
+    values = as_rows(X, vectors=True)
     if is_sparse(values):
-        values.sum_duplicates()
-    if not bool(xp.isfinite(values.data if is_sparse(values) else values).all()):
-        raise InputError("vectors must be of finite numbers; fill or remove missing and infinite numbers")
-    if base is not None and values.shape[1] != base.n_features:
-        raise InputError(f"vectors have {values.shape[1]} numbers, and the others {base.n_features}")
+        values = _canonical(values)
+    _check_finite(values, getattr(X, "columns", None))
     return Vectors(values)
+
+
+def require_numbers(X: Any) -> None:
+    """Raise InputError if X is visibly not rows of numbers, without a look at every value."""
+    if _kind(X) == "c":
+        raise InputError("Complex data not supported: X is of complex numbers; give their parts as columns")
+    first = X[0] if isinstance(X, list | tuple | StoredTexts) and len(X) else None
+    of_texts = _kind(X) in _TEXTS and len(X.shape) == 1 and len(X) > 0 and isinstance(next(iter(X)), str)
+    if isinstance(X, str) or isinstance(first, str) or of_texts:
+        raise InputError(
+            "X is of texts, and the kernel compares vectors; take one of texts, such as Spectrum(4), or give "
+            "numbers"
+        )
+    if not is_sparse(X) and isinstance(X, Iterator | dict):
+        raise InputError(f"X is a {type(X).__name__}; give rows of numbers, such as an array or a data frame")
+    if len(getattr(X, "shape", (0, 0))) == 1 or isinstance(first, int | float | np.number):
+        raise InputError(
+            "X is one row of numbers (Expected 2D array, got 1D array instead); Reshape your data: "
+            "X.reshape(1, -1) is one vector, X.reshape(-1, 1) vectors of one number"
+        )
+    for name in getattr(X, "columns", ()):
+        _require_column(X[name], name)
+
+
+def _require_column(column: Any, name: object) -> None:
+    """Raise InputError if a column of a table has texts or dates."""
+    if _kind(column) in _DATES:
+        raise InputError(f"the column {name!r} of X has dates; give numbers, such as days since one of them")
+    for value in column if _kind(column) in _TEXTS else ():
+        if isinstance(value, str):
+            raise InputError(
+                f"the column {name!r} of X has texts, such as {value[:20]!r}; leave it out, or compare it "
+                "by a kernel of texts, as On(column, kernel)"
+            )
+
+
+def _kind(array: object) -> str:
+    """Kind of the NumPy type of an array; "" without a NumPy type."""
+    return str(getattr(getattr(array, "dtype", None), "kind", ""))
+
+
+def as_rows(X: Any, vectors: bool = False) -> Array:
+    """Rows of numbers as an array; sparse vectors as CSR. InputError for other data."""
+    if vectors and is_sparse(X):
+        values = X.tocsr()
+    else:
+        try:
+            values = np.asarray(X)
+            values = values.astype(np.float64) if values.dtype.kind not in "biuf" else values
+        except (TypeError, ValueError) as error:
+            raise InputError(f"X is not rows of numbers: {error}") from error
+    if values.ndim != 2:
+        raise InputError(
+            f"Expected 2D array, got {values.ndim}D array instead. Reshape your data: X has the shape "
+            f"{values.shape}, and rows of numbers are needed"
+        )
+    if 0 in values.shape:
+        raise InputError(f"X has the shape {values.shape}; rows of numbers are needed")
+    if vectors and values.dtype not in TYPES:
+        values = values.astype(np.float64)
+    return np.ascontiguousarray(values) if vectors and isinstance(values, np.ndarray) else values
+
+
+def _check_finite(values: Any, names: Any = None) -> None:
+    """Raise InputError with the row and column if a value of an array or CSR matrix is NaN or infinite."""
+    stored = values.data if is_sparse(values) else values.reshape(-1)
+    for first in range(0, len(stored), _BLOCK):
+        finite = np.isfinite(stored[first : first + _BLOCK])
+        if not finite.all():
+            at = first + int(finite.argmin())
+            row, column = _place(values, at)
+            called = "" if names is None else f" ({names[column]})"
+            value = "NaN" if np.isnan(stored[at]) else "infinity"
+            raise InputError(
+                f"X has {value} in row {row}, column {column}{called}, counted from 0; vectors are of finite "
+                "numbers: fill or remove it"
+            )
+
+
+def _place(values: Any, at: int) -> tuple[int, int]:
+    if not is_sparse(values):
+        return divmod(at, values.shape[1])
+    return int(np.searchsorted(values.indptr, at, side="right")) - 1, int(values.indices[at])
+
+
+def _canonical(values: Any) -> Any:
+    """CSR matrix with sorted, unique indices; a copy if the matrix of the user has others."""
+    try:
+        values.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(f"X is a sparse matrix that is damaged: {error}; make it anew") from error
+    if not values.has_canonical_format:
+        values = values.copy()
+        values.sum_duplicates()
+    return values
+
+
+def _check_on_gpu(X: Array) -> Array:
+    """Check a matrix on a GPU, without a copy to the host."""
+    xp = devices.array_module(devices.device_of(X))
+    if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
+        raise InputError(f"X on a GPU has shape {X.shape} and type {X.dtype}; give rows of real numbers")
+    values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in TYPES else np.float64)
+    if not bool(xp.isfinite(values).all()):
+        _check_finite(devices.to_host(values))
+    return values

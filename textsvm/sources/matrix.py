@@ -11,11 +11,11 @@ from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, Structure
 from textsvm.kernels.contract import BLOCK_BYTES, Predictor
+from textsvm.kernels.inputs import as_rows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress
 from textsvm.sources.base import Source, Support
-from textsvm.sources.vectors import as_rows
 from textsvm.text.documents import View
 
 #: |K_ij - K_ji| may be RELATIVE |K_ij| + ABSOLUTE max |K|: rounding of float32 sums in different orders.
@@ -194,26 +194,16 @@ def check_block(matrix: Any, n: int) -> Any:
     return matrix
 
 
-def _finite(matrix: object) -> tuple[Any, float]:
+def _finite(matrix: Any) -> tuple[Any, float]:
     """The matrix as a contiguous float32 array of two dimensions, and the largest absolute value."""
     xp = devices.array_module(devices.device_of(matrix))
-    try:
-        values = xp.asarray(matrix)
-        kind = values.dtype.kind
-        if kind == "O":  # a table of Python numbers
-            values, kind = values.astype(np.float64), "f"
-    except (TypeError, ValueError):
-        kind = "O"
-    if kind not in "fiub":
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiub" or not matrix.size:  # on a GPU, see `as_rows`
         raise InputError(
-            "the kernel matrix is not an array of real numbers; give a dense array of float32 or float64"
+            f"the kernel matrix has the shape {matrix.shape} and the type {matrix.dtype}; give a dense array "
+            "of float32 or float64"
         )
-    if values.ndim != 2:
-        raise InputError(f"the kernel matrix has the shape {values.shape}; rows and columns are needed")
-    if not values.size:
-        raise InputError(f"the kernel matrix is empty, shape {values.shape}")
     with np.errstate(over="ignore"):
-        values = xp.ascontiguousarray(values, dtype=np.float32)
+        values = xp.ascontiguousarray(matrix, dtype=np.float32)
     largest = 0.0
     for first in range(0, len(values), BLOCK):
         block = values[first : first + BLOCK]

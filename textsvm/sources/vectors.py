@@ -2,139 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Array, Arrays, Ints, Json
+from textsvm.arrays import Arrays, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
 from textsvm.kernels.contract import strip_prefix
-from textsvm.kernels.inputs import InputTable, encode_table, read_view
-from textsvm.kernels.spelling import spell
+from textsvm.kernels.inputs import TYPES, InputTable, as_vectors, encode_table, read_view
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress
 from textsvm.sources.base import KernelSource, Support, csr_of
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import View
-from textsvm.text.stored import StoredTexts
-
-TYPES = (np.float64, np.float32)  #: Number types that are kept; others are converted to the first.
-_BLOCK = 1 << 20  #: Numbers that are checked together.
-#: Kinds of NumPy types that texts, and dates, may have.
-_TEXTS, _DATES = tuple("OUST"), tuple("mM")
-
-
-def require_numbers(X: Any, kernel: Kernel) -> None:
-    """Raise InputError if X is visibly not rows of numbers, without a look at every value."""
-    if _kind(X) == "c":
-        raise InputError("Complex data not supported: X is of complex numbers; give their parts as columns")
-    first = X[0] if isinstance(X, list | tuple | StoredTexts) and len(X) else None
-    of_texts = _kind(X) in _TEXTS and len(X.shape) == 1 and len(X) > 0 and isinstance(next(iter(X)), str)
-    if isinstance(X, str) or isinstance(first, str) or of_texts:
-        raise InputError(
-            f"X is of texts, and the kernel {spell(kernel)} compares vectors; take one of texts, such as "
-            "Spectrum(4), or give numbers"
-        )
-    if not scipy.sparse.issparse(X) and isinstance(X, Iterator | dict):
-        raise InputError(f"X is a {type(X).__name__}; give rows of numbers, such as an array or a data frame")
-    if len(getattr(X, "shape", (0, 0))) == 1 or isinstance(first, int | float | np.number):
-        raise InputError(
-            "X is one row of numbers (Expected 2D array, got 1D array instead); Reshape your data: "
-            "X.reshape(1, -1) is one vector, X.reshape(-1, 1) vectors of one number"
-        )
-    for name in getattr(X, "columns", ()):
-        _require_column(X[name], name)
-
-
-def _require_column(column: Any, name: object) -> None:
-    """Raise InputError if a column of a table has texts or dates."""
-    if _kind(column) in _DATES:
-        raise InputError(f"the column {name!r} of X has dates; give numbers, such as days since one of them")
-    for value in column if _kind(column) in _TEXTS else ():
-        if isinstance(value, str):
-            raise InputError(
-                f"the column {name!r} of X has texts, such as {value[:20]!r}; leave it out, or compare it "
-                "by a kernel of texts, as On(column, kernel)"
-            )
-
-
-def _kind(array: object) -> str:
-    """Kind of the NumPy type of an array; "" without a NumPy type."""
-    return str(getattr(getattr(array, "dtype", None), "kind", ""))
-
-
-def as_rows(X: Any, vectors: bool = False) -> Array:
-    """Rows of numbers as an array; sparse vectors as CSR. InputError for other data."""
-    if vectors and scipy.sparse.issparse(X):
-        values = X.tocsr()
-    else:
-        try:
-            values = np.asarray(X)
-            values = values.astype(np.float64) if values.dtype.kind not in "biuf" else values
-        except (TypeError, ValueError) as error:
-            raise InputError(f"X is not rows of numbers: {error}") from error
-    if values.ndim != 2:
-        raise InputError(
-            f"Expected 2D array, got {values.ndim}D array instead. Reshape your data: X has the shape "
-            f"{values.shape}, and rows of numbers are needed"
-        )
-    if 0 in values.shape:
-        raise InputError(f"X has the shape {values.shape}; rows of numbers are needed")
-    if vectors and values.dtype not in TYPES:
-        values = values.astype(np.float64)
-    return np.ascontiguousarray(values) if vectors and isinstance(values, np.ndarray) else values
-
-
-def check_finite(values: Any, names: Any = None) -> None:
-    """Raise InputError with the row and column if a value of an array or CSR matrix is NaN or infinite."""
-    stored = values.data if scipy.sparse.issparse(values) else values.reshape(-1)
-    for first in range(0, len(stored), _BLOCK):
-        finite = np.isfinite(stored[first : first + _BLOCK])
-        if not finite.all():
-            at = first + int(finite.argmin())
-            row, column = _place(values, at)
-            called = "" if names is None else f" ({names[column]})"
-            value = "NaN" if np.isnan(stored[at]) else "infinity"
-            raise InputError(
-                f"X has {value} in row {row}, column {column}{called}, counted from 0; vectors are of finite "
-                "numbers: fill or remove it"
-            )
-
-
-def _place(values: Any, at: int) -> tuple[int, int]:
-    if not scipy.sparse.issparse(values):
-        return divmod(at, values.shape[1])
-    return int(np.searchsorted(values.indptr, at, side="right")) - 1, int(values.indices[at])
-
-
-def canonical(values: Any) -> Any:
-    """CSR matrix with sorted, unique indices; a copy if the matrix of the user has others."""
-    try:
-        values.check_format(full_check=True)
-    except ValueError as error:
-        raise InputError(f"X is a sparse matrix that is damaged: {error}; make it anew") from error
-    if not values.has_canonical_format:
-        values = values.copy()
-        values.sum_duplicates()
-    return values
-
-
-def _check_on_gpu(X: Array) -> Array:
-    """Check a matrix on a GPU, without a copy to the host."""
-    xp = devices.array_module(devices.device_of(X))
-    if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
-        raise InputError(f"X on a GPU has shape {X.shape} and type {X.dtype}; give rows of real numbers")
-    values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in TYPES else np.float64)
-    if not bool(xp.isfinite(values).all()):
-        check_finite(devices.to_host(values))
-    return values
-
 
 _VECTORS = "vectors."  #: Prefix of the names of the arrays of vectors.
 
@@ -147,15 +32,7 @@ class VectorSource(KernelSource):
         input_tags.sparse = True
 
     def validate(self, X: Any, n_features: int | None = None) -> Vectors:
-        if devices.is_on_gpu(X):
-            vectors = Vectors(_check_on_gpu(X))
-        else:
-            require_numbers(X, self.unfitted)
-            values = as_rows(X, vectors=True)
-            if scipy.sparse.issparse(values):
-                values = canonical(values)
-            check_finite(values, getattr(X, "columns", None))
-            vectors = Vectors(values)
+        vectors = as_vectors(X)
         if n_features not in (None, vectors.n_features):
             raise InputError(
                 f"X has {vectors.n_features} features, but the model is expecting {n_features} features as "
