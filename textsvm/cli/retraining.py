@@ -33,15 +33,6 @@ FOLDS = 5  #: Of the cross-validation of the new model
 
 
 @dataclass(frozen=True)
-class UpdateFiles:
-    """Files of the old and of the new documents."""
-
-    new: list[Path]
-    old: list[Path] | None  #: None: as recorded
-    columns: Json  #: Options of the reader that are named for the new documents
-
-
-@dataclass(frozen=True)
 class _Recorded:
     """Options of the training that the model records."""
 
@@ -93,9 +84,14 @@ def _object(info: Json, name: str) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def update(console: Console, file: Output, fitted: TrainedModel, model: Path, files: UpdateFiles) -> Json:
-    """Train a model on its old and on new documents, save it, and report the changes."""
-    new, columns = files.new, files.columns
+def update(
+    console: Console, file: Output, fitted: TrainedModel, model: Path, new: list[Path],
+    corpus: list[Path] | None, columns: Json,
+) -> Json:  # fmt: skip
+    """Train a model on its old and on new documents, save it, and report the changes.
+
+    `columns` are options of the reader that are named for the new documents.
+    """
     recorded = _recorded(fitted)
     if fitted.estimator_name == model_files.ONE_CLASS and recorded.training.positive is None:
         raise InputError(
@@ -109,7 +105,7 @@ def update(console: Console, file: Output, fitted: TrainedModel, model: Path, fi
         return _update_online(console, file, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns
-    old = _old_corpora(recorded.facts, files.old, model)
+    old = _old_corpora(recorded.facts, corpus, model)
     entries = [*old, model_files.corpus_facts(fresh, new, new=True, **columns)]
     recorded = replace(recorded, facts={**recorded.facts, "corpora": entries})
     return _train_again(console, file, fitted, fresh, old, recorded)

@@ -69,7 +69,7 @@ def update(
     values = ((name, vars(source)[name]) for name in retraining.COLUMNS)
     columns = {name: column for name, column in values if column not in (None, [])}
     columns |= {"labels": str(source.labels)} if source.labels else {}
-    report = retraining.update(console, target, fitted, model, retraining.UpdateFiles(new, corpus, columns))
+    report = retraining.update(console, target, fitted, model, new, corpus, columns)
     report = {"model": str(target.path), **report, "seconds": console.lap("compare")}
     console.print_json(report) if printing.json else _show(console, report)
 

@@ -239,12 +239,6 @@ class ReadOptions:
         """Whether the columns show that an input of unknown format is a table."""
         return not self.named.keys().isdisjoint(("text", "numbers", "id"))
 
-    @property
-    def named_column(self) -> str | None:
-        """The first column that an option names, which only tables have; None without such an option."""
-        column = next(iter(self.named.values()), None)
-        return column if column is None or isinstance(column, str) else ", ".join(column)
-
 
 @with_short_repr
 @dataclass
@@ -691,42 +685,33 @@ class InvalidRows:
     """Rows of a file that are no documents: refused at its end, or left out with a note."""
 
     def __init__(self, file: str, unit: str, options: ReadOptions, problems: Problems) -> None:
-        self._file, self._units, self._options, self._problems = file, f"{unit}s", options, problems
-        self._ragged, self._without_text, self._reason = list[int](), list[int](), ""
-        self._left_out: dict[str, list[str]] = {}
+        self._file, self._unit, self._options, self._problems = file, unit, options, problems
+        self._refused, self._left_out = dict[str, list[int]](), dict[str, list[str]]()
 
     def add(self, line: int, problem: str, *, ragged: bool = False, blank: bool = False) -> None:
         """Add a row; `ragged` has a wrong number of fields, and `blank` neither a text nor a label."""
-        refused = not self._options.skip_invalid
-        if refused and ragged:
-            self._ragged.append(line)
-        elif refused and self._options.require_text and not blank:
-            self._without_text.append(line)
-            self._reason = problem
+        if not self._options.skip_invalid and (ragged or (self._options.require_text and not blank)):
+            self._refused.setdefault(NEEDS_QUOTES if ragged else problem, []).append(line)
         else:
-            self._left_out.setdefault(problem, []).append(f"{self._file}, {self._units[:-1]} {line}")
+            self._left_out.setdefault(problem, []).append(f"{self._file}, {self._unit} {line}")
 
     def check(self, total: int) -> None:
         """Raise InputError for the refused rows of a file of `total` rows; note the others."""
-        remedy = "; correct them, or leave them out with --skip-invalid"
-        if self._ragged:
-            misread = ", or name its form with --table, as in --table separator=tab or quote=none"
-            reason = NEEDS_QUOTES + (misread if 10 * len(self._ragged) > total else remedy)
-            raise self._refusal(self._ragged, total, "too few or too many fields", reason)
-        if self._without_text:
-            raise self._refusal(self._without_text, total, "no text", self._reason + remedy)
-        for reason, lines in self._left_out.items():
+        for reason, lines in sorted(self._refused.items(), key=lambda pair: pair[0] != NEEDS_QUOTES):
+            ragged, plural = reason == NEEDS_QUOTES, len(lines) > 1
+            remedy = "; correct them, or leave them out with --skip-invalid"
+            if ragged and 10 * len(lines) > total:
+                remedy = ", or name its form with --table, as in --table separator=tab or quote=none"
+            raise InputError(
+                f"{len(lines):,} of the {total:,} rows of {self._file} {'have' if plural else 'has'} "
+                f"{'too few or too many fields' if ragged else 'no text'} ({self._unit}{'s' * plural} "
+                f"{first_few(lines)}): {reason}{remedy}"
+            )
+        for reason, places in self._left_out.items():
             if reason in (TOTALS, HEADER_AGAIN):
-                self._options.warn(f"{reason} is left out: {first_few(lines)}")
+                self._options.warn(f"{reason} is left out: {first_few(places)}")
             else:
-                self._options.warn(*note_left_out(self._problems, self._file, total, lines, reason))
-
-    def _refusal(self, lines: list[int], total: int, lack: str, reason: str) -> InputError:
-        have, units = ("has", self._units[:-1]) if len(lines) == 1 else ("have", self._units)
-        return InputError(
-            f"{len(lines):,} of the {total:,} rows of {self._file} {have} {lack} ({units} "
-            f"{first_few(lines)}): {reason}"
-        )
+                self._options.warn(*note_left_out(self._problems, self._file, total, places, reason))
 
 
 def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> Corpus:

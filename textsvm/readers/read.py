@@ -230,7 +230,7 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
             f"label={options.label!r} is for files of texts, and {inputs.source} is read as {format}; name a "
             "column"
         )
-    column = options.named_column
+    column = next((x if isinstance(x, str) else ", ".join(x) for x in options.named.values()), None)
     if column and format not in (*TABLES, "tables") and not _has_column(format, column, options):
         raise MissingColumn(
             f"{inputs.source} is read as {format}, which has no column {column!r}; columns come from a table "
@@ -245,9 +245,7 @@ def _require_bytes(inputs: InputFiles, options: ReadOptions) -> None:
         return
     if inputs.problems:
         raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
-    column = options.named_column
-    column_note = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
-    raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
+    raise InputError(f"{inputs.source} is empty: there is no document in it")
 
 
 def _has_column(format: str, column: str, options: ReadOptions) -> bool:
