@@ -115,14 +115,18 @@ def _detected_layout(file: File, options: ReadOptions, tsv: bool) -> CsvLayout:
 
 
 def _delimiter(head: str) -> str:
-    """The delimiter that splits most of the first rows into as many fields, and then into the most."""
+    """The delimiter that splits most of the first rows into as many fields, then into the most.
 
-    def fields(delimiter: str) -> tuple[float, int]:
+    Of equal ones, a blank follows it the least, as in texts.
+    """
+
+    def fields(delimiter: str) -> tuple[float, int, int]:
         with suppress(csv.Error):
             widths = Counter(len(row) for row in islice(_head_rows(head, delimiter), 20) if row)
             width = max(widths, key=lambda width: (width > 1, widths[width], width), default=1)
-            return (widths[width] / widths.total(), width) if width > 1 else (0, 0)
-        return 0, 0
+            share = widths[width] / widths.total() if width > 1 else 0
+            return share, width, -head.count(f"{delimiter} ")
+        return 0, 0, 0
 
     return max(DELIMITERS, key=fields)
 

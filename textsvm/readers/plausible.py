@@ -175,7 +175,7 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     classes |= {name for name, own in labels_of.items() if len(own) > 2 and min(map(len, own)) > len(name)}
 
     def is_class(cell: str) -> bool:
-        names = [part.strip().casefold() for part in (cell, *_PARTS.split(cell))]
+        names = [part.strip(" []{}()'\"").casefold() for part in (cell, *_PARTS.split(cell))]
         return names[0] in classes or classes.issuperset(names[1:])
 
     rows = range(len(labels))

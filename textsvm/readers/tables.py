@@ -305,6 +305,8 @@ class _DocumentRows:
         """The reason why a row is not a document, or None."""
         texts = self._roles["text"]
         values = [_string(row.get(name)) for name in texts]
+        if self._options.labelled and self._table.first and not any(map(str.strip, row.values())):
+            return "it is empty"
         if texts and all(value is None for value in values):
             return f"it has no {texts[0]!r}"
         if texts and self._needs_text and all(is_blank(value or "") for value in values):
@@ -658,15 +660,15 @@ def _begin_with_names(header: Sequence[str], rows: Sequence[Cells], delimiter: s
     names = [row[0] for row in rows if len(row) == len(header) + 1]
     if len({*names}) < len(rows) or not (len(rows) > 1 or "1" in names):
         return False
-    numbered, in_quotes = (
-        all(map(str.isdecimal, names)),
-        all(row.raw.lstrip().startswith('"') for row in rows),
-    )
-    if delimiter != "," or (numbered and in_quotes):
+    numbered = all(map(str.isdecimal, names))
+    in_quotes = all(row.raw.lstrip().startswith('"') for row in rows)
+    if (numbered and in_quotes) or delimiter is None:
         return True
     columns = [*zip(*rows, strict=True)][numbered and names == [*map(str, range(1, len(rows) + 1))] :]
     digits = [all(re.fullmatch(r"[-+]?\d+", cell) for cell in column) for column in columns]
-    split = any(map(all, pairwise(digits))) or any(cell.startswith(" ") for row in rows for cell in row)
+    split = (delimiter == "," and any(map(all, pairwise(digits)))) or any(
+        cell.startswith(" ") for row in rows for cell in row
+    )
     return (numbered or in_quotes) and not split and header[0].lower() not in _NUMBER_NAMES
 
 
