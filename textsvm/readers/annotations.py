@@ -136,8 +136,7 @@ class _Export:
             named = [(x, [*by_name[x]]) for x in by_name if self._options.annotators in (ALL, x)]
             chosen = [(name, x if several else x[0]) for name, x in named if x or several]
         for name, labels in chosen or [("", None)] * bool(no):
-            by_annotator = self._options.group == ANNOTATOR and not majority
-            about: Json = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
+            about = {} if self._options.group != ANNOTATOR or majority else {ANNOTATOR: name or UNNAMED}
             yes = [labels] if isinstance(labels, str) else labels or ()
             yield number, line, {**row, **about, column: Answers(yes, no) if explicit else labels}
 

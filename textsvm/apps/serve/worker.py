@@ -84,7 +84,7 @@ class Refusal(Exception):
 
 
 class ServedModel:
-    """A loaded model, its counters, and its `room`: the maximum number of symbols of a call."""
+    """A loaded model, its counters, and its `room`: the maximum symbols of a call, as `measured` last."""
 
     def __init__(self, name: str, path: str) -> None:
         self.name, self.model = name, load(path).on("cpu")
@@ -120,7 +120,7 @@ class ServedModel:
         self.row_bytes = (1 + self.calibrated) * (self.entry_bytes + 24 * self.n_classes)
         if self.n_classes > 2:
             self.row_bytes += (1 + self.calibrated) * len(json.dumps(names))
-        self.room, self._next_drift, self.last_call = FIRST_ROOM, 0.0, time.monotonic()
+        self.room, self._next_drift, self.measured = FIRST_ROOM, 0.0, time.monotonic()
         self.drift = Drift(self.model, info.get("drift"))
         for texts in (PREPARING, SEQUENCES):
             with suppress(InputError):  # the model refuses these letters
@@ -183,12 +183,11 @@ class ServedModel:
 
     def fit_room(self, symbols: int, seconds: float) -> None:
         """Adapt `room` to the seconds that a call with this number of symbols took."""
-        self.last_call = time.monotonic()
         if seconds > 1.5 * GOAL:
-            self.room = max(1, int(symbols * GOAL / seconds))
-        else:
-            factor = 2 if seconds < GOAL and 2 * symbols > self.room else 1
-            self.room = min(max(factor * self.room, symbols), MOST_SYMBOLS)
+            self.measured, self.room = time.monotonic(), max(1, int(symbols * GOAL / seconds))
+        elif 2 * symbols > self.room:
+            larger = 2 * self.room if seconds < GOAL else self.room
+            self.measured, self.room = time.monotonic(), min(max(larger, symbols), MOST_SYMBOLS)
 
     def as_dict(self) -> Json:
         """Facts and counters."""
@@ -378,7 +377,7 @@ class Worker:
 
     def _tries(self, job: TextRequest) -> bool:
         """Whether a request with too long texts may show, while no other waits, that `room` is too small."""
-        model, seconds = job.model, GOAL + TRIAL_SHARE * (time.monotonic() - job.model.last_call)
+        model, seconds = job.model, GOAL + TRIAL_SHARE * (time.monotonic() - job.model.measured)
         fits = sum(job.sizes) <= min(model.room * seconds / GOAL, FIRST_ROOM)
         return fits and all(other.model is not model for other in self.jobs)
 
