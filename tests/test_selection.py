@@ -341,3 +341,15 @@ def test_folds_of_one_training_part_share_a_gram(monkeypatch):
     del calls[:]
     cross_validate(SVC(Spectrum(p=2), device="cpu"), documents, y, cv=folds)
     assert calls == [40]
+
+
+@pytest.mark.parametrize("kernel", [IDF, Spectrum(p=2)])
+def test_folds_are_trained_from_features_where_a_training_would_be(kernel):
+    documents, y = texts(40)
+    model, ways = SVC(kernel, tol=1e-8, device="cpu"), [Compute(solver=way) for way in ("gram", "features")]
+    results = [cross_validate(clone(model).set_params(compute=way), documents, y, cv=4) for way in ways]
+    gram, features = results
+    assert "trained from" in features.gram
+    assert "trained from" not in gram.gram
+    np.testing.assert_allclose(features.decision, gram.decision, atol=1e-5)
+    assert [leak.test.tolist() for leak in features.leaks] == [leak.test.tolist() for leak in gram.leaks]

@@ -776,6 +776,8 @@ BODY = b'{"model": "two", "text": "win cash now"}'
 LENGTH, CHUNKS = b"Content-Length: %d\r\n" % len(BODY), b"Transfer-Encoding: chunked\r\n"
 CHUNK = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 POST = b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
+SERVED = ["calibrated", "column", "labels", "named", "numbered", "numbers", "rows", "single", "three", "two"]
+HEALTHY = {"status": "ok", "ready": SERVED, "missing": []}
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
 
@@ -1275,7 +1277,7 @@ def test_requests_of_this_computer_are_answered(server):
     ]
     for fields in own:
         assert server.ask("POST", "/predict", BODY, **fields)[0] == 200, fields
-    assert exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n") == ([(200, {"status": "ok"})], True)
+    assert exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n") == ([(200, HEALTHY)], True)
 
 
 def test_names_of_a_server():
@@ -1335,7 +1337,7 @@ def test_models_and_health(server):
     assert models["calibrated"]["probabilities"]
     assert len(models["two"]["digest"]) == 64
     status, _, body = server.ask("GET", "/healthz")
-    assert (status, json.loads(body)) == (200, {"status": "ok"})
+    assert (status, json.loads(body)) == (200, HEALTHY)
 
 
 def test_metrics_count(server):
@@ -1414,6 +1416,7 @@ def test_metrics_pass_promtool(server):
         ("PredictionsFail", {"requests_total": 100, 'requests_total,code="500"': 6}),
         ("ModelNotReloaded", {"reload_failures_total": 1}),
         ("NoPredictions", {"up": 0}),
+        ("ModelMissing", {"model_up": 0}),
     ],
 )
 def test_alerts_of_the_page_fire_and_end(alert, series, tmp_path):
@@ -1422,7 +1425,7 @@ def test_alerts_of_the_page_fire_and_end(alert, series, tmp_path):
     checked = subprocess.run(
         ["promtool", "check", "rules", tmp_path / "textsvm.rules.yml"], capture_output=True
     )
-    assert (checked.returncode, b"6 rules found" in checked.stdout) == (0, True), checked
+    assert (checked.returncode, b"7 rules found" in checked.stdout) == (0, True), checked
     rising = {
         "drift_new_symbols_total",
         "drift_new_features_total",
@@ -1441,7 +1444,7 @@ def test_alerts_of_the_page_fire_and_end(alert, series, tmp_path):
             rest = f"{last}+0x120" if stops else f"{last}+{value}x120"
             values = f"0+{value}x120 {rest}"
         else:
-            values = f"{value}x120 1x120" if name == "up" else f"{value}x240"
+            values = f"{value}x120 1x120" if name in ("up", "model_up") else f"{value}x240"
         inputs.append({"series": f"textsvm_{name}{{{labels}}}", "values": values})
     expected = {"exp_labels": {"job": "textsvm", "model": "m"}}
     tests = {
@@ -1546,12 +1549,13 @@ def starting(*arguments):
 def test_the_port_is_open_while_models_are_loaded(models):
     with starting(models / "two.textsvm") as server:
         status, headers, body = server.ask("GET", "/healthz")
-        assert (status, json.loads(body), headers["Retry-After"]) == (503, {"status": "loading"}, "1")
+        state = {"status": "loading", "ready": [], "missing": ["two"]}
+        assert (status, json.loads(body), headers["Retry-After"]) == (503, state, "1")
         for method, path, content in [("POST", "/predict", BODY), ("GET", "/models", None)]:
             status, headers, body = server.ask(method, path, content)
             assert (status, headers["Retry-After"]) == (503, "1")
             assert json.loads(body) == {"error": "the models are loading; try again"}
-        assert server.metrics()["textsvm_up", ""] == 0
+        assert server.metrics()["textsvm_up", ""] == server.metrics()["textsvm_model_up", 'model="two"'] == 0
         server.wait_for("answering at ")
         assert server.ask("GET", "/healthz")[0] == server.predict(model="two", text="a")[0] == 200
 
@@ -1787,7 +1791,12 @@ def test_a_file_that_is_missing_after_a_restart_is_loaded_later(models, tmp_path
         os.kill(server.worker(), signal.SIGKILL)
         assert "model.textsvm" in server.wait_for("is not there")
         assert server.wait_for("loaded again") == "loaded again: three\n"
-        assert server.ask("GET", "/healthz")[0] == 503
+        status, _, body = server.ask("GET", "/healthz")
+        state = {"status": "partial", "ready": ["three"], "missing": ["a"]}
+        assert (status, json.loads(body)) == (200, state)
+        metrics = server.metrics()
+        assert [metrics["textsvm_model_up", f'model="{name}"'] for name in ("a", "three")] == [0, 1]
+        assert metrics["textsvm_up", ""] == 1
         assert server.predict(text="a")[0] == 400
         assert server.predict(text="a", model="a")[0] == 503
         assert server.predict(text="a", model="three")[0] == 200
@@ -1921,9 +1930,9 @@ def test_a_missing_model_is_tried_again(monkeypatch):
         task = asyncio.create_task(service._maintain())
         while len(link.loads) < 3:
             await asyncio.sleep(0.001)
-            assert await health(service) == 503
+            assert await health(service) == (503 if "a" in service._missing else 200)
         async with asyncio.timeout(30):
-            while await health(service) != 200:
+            while service._missing:
                 await asyncio.sleep(0.001)
         assert link.loads == [["a", "b"], ["b"], ["b"], ["b"]]
         assert service._failed == {"a": 2, "b": 5}

@@ -61,10 +61,6 @@ def class_map(kernel_matrix: object, labels: Sequence[object] | None = None) -> 
     labels : sequence, shape (n,), optional
         Class of each document. Without labels the tree joins documents.
 
-    Returns
-    -------
-    ClassMap
-
     Raises
     ------
     InputError

@@ -160,10 +160,6 @@ def explain(
         Number of substrings and support vectors listed.
     progress : callable, optional
 
-    Returns
-    -------
-    list of Explanation
-
     Examples
     --------
     >>> from textsvm import SVC, Spectrum, explain

@@ -127,10 +127,6 @@ def verify(
     rounds, random_state : int
     progress : callable, optional
 
-    Returns
-    -------
-    Verification
-
     Raises
     ------
     InputError

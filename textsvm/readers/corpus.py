@@ -366,19 +366,10 @@ class Corpus:
         return others[0] if len(labels) == 2 and isinstance(others[0], str) else "rest"
 
     def reduce_labels(self, positive: str, negative: str = "rest") -> Corpus:
-        """Reduce many classes to two.
+        """Reduce many classes to two; InputError if one is empty or does not occur, or both are the same.
 
-        Parameters
-        ----------
-        positive : str
-        negative : str
-            Another label: documents with either label, but not both, stay. Or "rest": all documents with a
-            label stay, and documents without `positive` get the label "rest".
-
-        Raises
-        ------
-        InputError
-            If a label does not occur, both are the same, or a class is left empty.
+        With another label as `negative`, documents with either label, but not both, stay. With "rest" all
+        documents with a label stay, and those without `positive` get the label "rest".
         """
         if self.labels is None:
             raise InputError(f"{self.source} has no labels; {positive!r} and {negative!r} need labels")

@@ -35,7 +35,7 @@ from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
-from textsvm.training.fold_grams import FoldGrams, FoldTask, of_all, train_and_test
+from textsvm.training.fold_grams import FoldTask, grams_of, of_all, train_and_test
 from textsvm.training.folds import Splitting, n_together, report_leaks
 from textsvm.training.leakage import Leak, LeakageWarning
 from textsvm.training.problems import fold_predictions, fold_values, problem_of, rule_of
@@ -145,10 +145,6 @@ def cross_validate(
         Called with the stage ("encode", "gram", "duplicates", "solve" or "choose"), the work done and the
         total work.
 
-    Returns
-    -------
-    CrossValidation
-
     Raises
     ------
     InputError
@@ -193,7 +189,7 @@ def _test_folds(
         clock = time.perf_counter()
         source = settings.source
         encoded = with_classes(source.encode(examples, None, progress), task.target)
-        grams = FoldGrams(settings, encoded, source.kernel_for(encoded))
+        grams = grams_of(settings, encoded, task)
         clock = lap(seconds, "encode", clock)
         whole = grams.near_duplicate_rows(progress)
         clock = lap(seconds, "gram", clock)

@@ -89,14 +89,9 @@ class Doubts:
         return np.argsort(-self.score, kind="stable")
 
     def ranked(self, ids: Sequence[str] | None = None, at_least: float = 0.5) -> list[Doubt]:
-        """Texts to review, the most doubtful first.
+        """Texts to review, the most doubtful first; reasons have `ids`, or numbers from 0.
 
-        Parameters
-        ----------
-        ids : sequence of n str, optional
-            Names of the texts in reasons; default their numbers from 0.
-        at_least : float
-            Lowest score of a doubtful label; near-copies with different labels and outliers have any score.
+        A doubtful label has `at_least` this score; near-copies with different labels and outliers have any.
         """
         return [doubt for doubt in (self._doubt(int(i), ids, at_least) for i in self.order()) if doubt.kinds]
 
@@ -164,10 +159,6 @@ def doubts(
         Seed of the folds.
     progress : callable, optional
         Called with the stage ("encode", "gram", "solve" or "compare"), the work done and the total work.
-
-    Returns
-    -------
-    Doubts
 
     Raises
     ------

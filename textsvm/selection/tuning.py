@@ -138,10 +138,6 @@ def tune(
         Called with the stage, the work done and the total work; stages are "encode", "gram", "duplicates",
         "solve" (work in Grams), and "tune", the whole search in predicted seconds.
 
-    Returns
-    -------
-    Tuning
-
     Raises
     ------
     InputError

@@ -106,8 +106,8 @@ class FoldGrams:
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None:
             return None
-        plan = GRAM if kernel is self.kernel and not kernel.structure.learns else self._plan_search(kernel)
-        if kernel is self.kernel and plan is GRAM:
+        plan, has_whole = self._plan_search(kernel), self.from_features or not kernel.structure.learns
+        if kernel is self.kernel and (has_whole or plan is GRAM):
             return self.whole(progress)
         grams = FoldGrams(self.settings, self.examples, kernel.__sklearn_clone__(), plan=plan)
         self._near_duplicates = grams.whole(progress)

@@ -370,13 +370,20 @@ class Service:
         return HttpAnswer(200, document.replace("VERSION", __version__).encode())
 
     async def _health(self) -> HttpAnswer:
-        status, word = (503, "loading") if self._missing else (200, "ok")
-        return HttpAnswer(status, json.dumps({"status": word}).encode())
+        ready, word = self._ready(), "partial" if self._missing else "ok"
+        missing = [name for name in self.models if name in self._missing]
+        state = {"status": word if ready else "loading", "ready": ready, "missing": missing}
+        return HttpAnswer(200 if ready else 503, json.dumps(state).encode())
+
+    def _ready(self) -> list[str]:
+        return [name for name in self.models if name not in self._missing]
 
     async def _metrics(self) -> HttpAnswer:
         described = await asyncio.gather(*(link.describe() for link in self._links()))
-        up = bool(described) and all(described)
-        values: list[tuple[str, str, float]] = [("up", "", int(up))]
+        up, ready = bool(described) and all(described), self._ready()
+        values: list[tuple[str, str, float]] = [("up", "", int(up and bool(ready)))]
+        ups = [(f"model={_quoted(name)}", int(up and name in ready)) for name in self.models]
+        values += [("model_up", *pair) for pair in ups]
         values.append(("requests_waiting", "", self._waiting))
         values += [("requests_total", f'code="{code}"', number) for code, number in self._answers.items()]
         failed = self._failed.items()
