@@ -318,6 +318,24 @@ def test_a_workbook_keeps_its_sheets_and_styles(place, tmp_path):
     assert sheet["B7"].value == "=1+1"
 
 
+def test_a_workbook_becomes_csv_of_german_excel(place, tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["nr", "body"], [2.5, "win cash; now"], [3, "lunch"]):
+        book.active.append(row)
+    book.save(tmp_path / "in.xlsx")
+    form = ["--table", "separator=semicolon", "--table", "decimal=comma"]
+    assert run("predict", place / "m", "in.xlsx", "-o", "out.csv", *form, cwd=tmp_path).returncode == 0
+    written = (tmp_path / "out.csv").read_text("utf-8-sig")
+    header, first, second = csv.reader(io.StringIO(written), delimiter=";")
+    assert header == ["nr", "body", "label", "confidence"]
+    assert first[:3] == ["2,5", "win cash; now", "spam"]
+    value = abs(load(place / "m").decision_function(["win cash; now"])[0])
+    assert float(first[3].replace(",", ".")) == pytest.approx(value, abs=1e-6)
+    assert second[:3] == ["3", "lunch", "ham"]
+    assert run("predict", place / "m", "in.xlsx", "-o", "o.xlsx", *form, cwd=tmp_path).returncode == 0
+    assert isinstance(openpyxl.load_workbook(tmp_path / "o.xlsx").active["D2"].value, float)
+
+
 def test_other_tables_become_a_workbook(place, tmp_path):
     (tmp_path / "in.csv").write_text('nr,body\n=1+1,win cash\n"a\x01",lunch\n')
     assert run("predict", place / "m", "in.csv", "-o", "out.xlsx", cwd=tmp_path).returncode == 0

@@ -138,7 +138,7 @@ def test_rows_that_are_no_documents(tmp_path, rows, options, n, note):
 
 def test_an_empty_number_is_refused_or_leaves_its_row_out(tmp_path):
     path = written(tmp_path, {5: "Anfrage;ohne Betrag;a;"})
-    with pytest.raises(InputError, match=r"its 'Betrag' is empty.*--skip-invalid"):
+    with pytest.raises(InputError, match=r"has no number.*its number 'Betrag' is empty.*--skip-invalid"):
         read_corpus(path, **BY_CLASS, numbers="Betrag", require_text=True)
     assert len(read_corpus(path, **BY_CLASS, numbers="Betrag", skip_invalid=True)) == 30
 

@@ -819,13 +819,14 @@ def test_texts_that_are_numbers_or_dates_are_a_warning(values, kind, write):
             read_corpus(path, text="Beschreibung", numbers="more", label="Kategorie")
 
 
-def test_a_label_in_the_first_row_of_each_block_is_said(write):
+def test_a_label_in_the_first_row_of_each_block_is_refused(write):
     blocks, scattered = complaints(), complaints()
     for i, row in enumerate(blocks):
         row[2] = "abcb"[i // 10] if i % 10 == 0 else ""
     for i, row in enumerate(scattered):
         row[2] = row[2] if i % 5 == 3 else ""
-    assert "first row of each block" in said(read_corpus(write("t.csv", table(blocks)), **COLUMNS))
+    with pytest.raises(InputError, match=r"36 of 40 rows of .*t\.csv have no label.*first row of each block"):
+        read_corpus(write("t.csv", table(blocks)), **COLUMNS)
     corpus = read_corpus(write("u.csv", table(scattered)), **COLUMNS)
     assert "left out: 32 of 40 rows: it has no label (" in said(corpus)
 
@@ -1058,3 +1059,12 @@ def test_a_path_that_is_named_twice_is_refused(write):
     for paths in ([path, path], [path, path.parent / "." / path.name]):
         with pytest.raises(InputError, match="named 2 times"):
             read_corpus(paths, **COLUMNS)
+
+
+def test_a_row_of_totals_without_text_and_label_is_no_document_in_python(write):
+    rows = [*complaints(), ["Summe", "", "", "40"]]
+    rows = [[*row, ""][:4] for row in rows]
+    path = write("t.csv", table(rows, header=("nr", "Beschreibung", "Kategorie", "more")))
+    corpus = read_corpus(path, text="Beschreibung", label="Kategorie")
+    assert len(corpus) == 40
+    assert "row of totals" in said(corpus)

@@ -142,7 +142,9 @@ def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
         console.say(f"note: {unlabelled:,} stories without a topic are left out")
         return corpus.subset(labelled)
     if unlabelled:
-        console.say(f"note: {unlabelled:,} of {len(corpus):,} documents have no label")
+        console.say(
+            f"note: {unlabelled:,} of {len(corpus):,} documents have no label: the answer is no for each"
+        )
     return corpus
 
 

@@ -36,6 +36,7 @@ from textsvm.model.rules import (
 )
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import HEADER_AGAIN, TOTALS, Corpus
+from textsvm.readers.delimited import NAMED
 from textsvm.readers.statistics import names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, incoming_documents
 from textsvm.reporting.labelled_rows import LabelledRows
@@ -106,6 +107,7 @@ class Printer:
         self._drift = Drift(model, model.info.get("drift"))
         self._short, self._format = ShortTexts(self._drift.support), format
         self._table: LabelledRows | None = None
+        self._written: dict[str, Any] = {}  #: Separator and decimal mark of CSV from spreadsheets
         self._listed: list[Json] = []  #: Rows of JSON
         self._missing = Counter[str]()  #: Texts that are names of a missing value
         self._without_text: list[str] = []  #: Problems of rows without a text
@@ -128,6 +130,8 @@ class Printer:
             lines = "one text per line" if table.format == "lines" else None
             self._console.say_waiting(lines or table.format or "one document")
         settings |= corpora.columns(table, self._kernel)
+        separator, decimal = (table.form.get(name, "") for name in ("separator", "decimal"))
+        self._written = {"separator": NAMED.get(separator, separator), "comma": decimal in ("comma", ",")}
         settings |= {"keep_invalid": True, "failed": self._fail, "say": self._say}
         return incoming_documents(files, table.format, **settings)
 
@@ -151,7 +155,14 @@ class Printer:
                 labels = () if classes is None else [*map(str, classes), UNSURE, "rest"]
                 console = self._console
                 self._table = LabelledRows(
-                    stream, console.say, console.count, self._format, names, labels, self._least is None
+                    stream,
+                    console.say,
+                    console.count,
+                    self._format,
+                    names,
+                    labels,
+                    self._least is None,
+                    **self._written,
                 )
             printed = self._printed(batches)
             if self._least is not None:

@@ -543,12 +543,15 @@ def build_corpus(
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
     noun, values = _values_to_learn(rows, labelled)
     missing = [row.id for row, value in zip(rows, values, strict=True) if value is None]
-    reason = f"it has no {noun}"
-    present = [value for value in values if value is not None]
-    if 2 * len(present) < len(rows) and values[0] is not None and all(x != y for x, y in pairwise(present)):
-        reason += "; if it stands in the first row of each block alone, fill it in below"
-    warnings = note_left_out(problems, source, len(rows), missing, reason)
     indices = [i for i, value in enumerate(values) if value is not None]
+    # Scattered labels seldom begin with the first row, differ in turn and are never neighbours.
+    of_blocks = all(values[i] != values[k] and k - i > 1 for i, k in pairwise(indices))
+    if of_blocks and len(indices) > 1 and indices[0] == 0 and 2 * len(indices) < len(rows):
+        raise InputError(
+            f"{len(missing):,} of {len(rows):,} rows of {source} have no {noun}, which seems to stand in the "
+            "first row of each block alone; fill it in below, or delete the rows without it"
+        )
+    warnings = note_left_out(problems, source, len(rows), missing, f"it has no {noun}")
     if len(indices) < len(rows):
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
         columns = columns and {name: take(column, indices) for name, column in columns.items()}
@@ -690,12 +693,13 @@ class InvalidRows:
         """Raise InputError for the refused rows of a file of `total` rows; note the others."""
         for reason, lines in sorted(self._refused.items(), key=lambda pair: pair[0] != NEEDS_QUOTES):
             ragged, plural = reason == NEEDS_QUOTES, len(lines) > 1
+            lack = "no number" if reason.startswith("its number") else "no text"
             remedy = "; correct them, or leave them out with --skip-invalid"
             if ragged and 10 * len(lines) > total:
                 remedy = ", or name its form with --table, as in --table separator=tab or quote=none"
             raise InputError(
                 f"{len(lines):,} of the {total:,} rows of {self._file} {'have' if plural else 'has'} "
-                f"{'too few or too many fields' if ragged else 'no text'} ({self._unit}{'s' * plural} "
+                f"{'too few or too many fields' if ragged else lack} ({self._unit}{'s' * plural} "
                 f"{first_few(lines)}): {reason}{remedy}"
             )
         for reason, places in self._left_out.items():

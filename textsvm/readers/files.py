@@ -338,6 +338,7 @@ def read_files(
             raise InputError(f"{path} is neither a file nor a folder")
     except FileNotFoundError as error:
         text = " (a text itself is read from standard input: -)" if " " in str(path) else ""
+        text = text or " (columns are named by --text and --label)" * (not path.suffix)
         raise InputError(f"{error.filename or path} is not there; check the path{text}") from error
     except PermissionError as error:
         raise InputError(f"{error.filename or path} may not be read: permission denied") from error

@@ -180,7 +180,7 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
 
     rows = range(len(labels))
     out = [i for i in rows if any(len(x) < len(labels[i]) and is_class(x) for x in cells[i])]
-    out = [i for i in out if not is_class(labels[i])]
+    out = [i for i in out if not is_class(labels[i]) and not is_number(labels[i])]
     if not out:
         return corpus
     row = f"label {_shown(labels[out[0]])} of {_shown(corpus.texts[out[0]])} in document {corpus.ids[out[0]]}"

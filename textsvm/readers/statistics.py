@@ -18,6 +18,18 @@ from textsvm.text.normal_form import normal_form
 
 #: Labels that may mean that there is no label.
 _NAMES_OF_MISSING = ("nan", "na", "n/a", "null", "none", "<na>")
+#: Labels that usually mean that nobody knows.
+_UNKNOWN = (
+    *_NAMES_OF_MISSING,
+    "?",
+    "-",
+    "unknown",
+    "unbekannt",
+    "k.a.",
+    "keineangabe",
+    "inconnu",
+    "desconocido",
+)
 
 
 def label_counts(corpus: Corpus) -> Counter[str]:
@@ -106,7 +118,7 @@ def doubtful_labels(labels: Iterable[str]) -> list[str]:
             advice = "learnt as two classes; correct the labels if they are the same class"
             sentences.append(f"the labels {other!r} and {label!r} {how} and are {advice}")
             break
-    if missing := [repr(name) for name in labels if name.casefold() in _NAMES_OF_MISSING]:
+    if missing := [repr(name) for name in labels if "".join(name.split()).casefold() in _UNKNOWN]:
         sentences.append(f"{', '.join(missing)}: a class like others; a missing label is an empty cell")
     return sentences
 

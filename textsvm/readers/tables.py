@@ -287,7 +287,7 @@ class _DocumentRows:
         return self._with_list(document, place)
 
     def _no_document(self, row: Row) -> str | None:
-        """The header again, or, if documents are to be classified, a row of totals."""
+        """The header again or a row of totals; beside labels only one without a text and a label."""
         first = next((x for name in self._roles["text"] if (x := row.get(name))), "")
         if not isinstance(first, str) or len(first) > _LONGEST_NAME:
             return None
@@ -296,7 +296,10 @@ class _DocumentRows:
         if headed and all(_folded(cell) == _folded(name) for name, cell in cells.items()):
             return HEADER_AGAIN
         others = [cell for cell in cells.values() if not is_total(cell, alone=True)]
-        if self._options.labelled or len(others) == len(cells):
+        if self._options.labelled:
+            named = [name for role in ("text", "label", "target") for name in self._roles[role]]
+            return TOTALS if cells.keys().isdisjoint(named) and any(map(is_total, cells.values())) else None
+        if len(others) == len(cells):
             return None
         numbers = not any(any(map(str.isalpha, cell)) for cell in others)
         return TOTALS if numbers and len(row) > len({*cells} & {*self._roles["id"]}) + 1 else None
@@ -312,7 +315,9 @@ class _DocumentRows:
         if texts and self._needs_text and all(is_blank(value or "") for value in values):
             return f"its {texts[0]!r} is empty"
         numbers = self._roles["numbers"]
-        return next((f"its {x!r} is empty" for x in numbers if is_blank(_string(row.get(x)) or "")), None)
+        return next(
+            (f"its number {x!r} is empty" for x in numbers if is_blank(_string(row.get(x)) or "")), None
+        )
 
     def _of_invalid(self, row: Row | InvalidRow, problem: str, line: int, identifier: str) -> Document | None:
         """A document with the problem if the options keep invalid rows, else None."""

@@ -34,13 +34,14 @@ class LabelledRows:
     added: Sequence[str]  #: Names of the values of the predictions
     labels: Sequence[str]  #: All labels that may occur
     whole: bool = True  #: Whether all rows of the input are written
+    separator: str = ""  #: Of CSV that is made from a spreadsheet; by default a comma
+    comma: bool = False  #: Whether numbers have a decimal comma, which those of CSV may have by themselves
     _inputs: Sequence[str] = ()  #: Columns of the input; none before the first row
     _names: Sequence[str] = ()  #: Added columns
     _form: TableForm | None = None  #: Form of the input, if it is CSV or TSV and the output keeps it
     _charset: str = "utf-8"
     _end: str = "\n"
     _pending: str = ""  #: Line end that the last line lacks
-    _comma: bool = False  #: Whether numbers of the table have a decimal comma
     _collected: list[tuple[Json, Mapping[str, Any]]] = field(default_factory=list)
 
     def write(self, row: Json, cells: Mapping[str, object] | None) -> None:
@@ -61,7 +62,11 @@ class LabelledRows:
         elif self._form and isinstance(cells, SourceRow) and cells.form.dialect == self._form.dialect:
             self._print(self._extended(cells.raw, cells.fields, values))
         else:
-            self._print(self._line([*map(cells.get, self._inputs), *values]) + self._end)
+            inputs = [
+                str(x).replace(".", ",") if self.comma and isinstance(x, NumberCell) else x
+                for x in map(cells.get, self._inputs)
+            ]
+            self._print(self._line([*inputs, *values]) + self._end)
 
     def close(self) -> None:
         """Write the collected rows, or a table without rows."""
@@ -90,14 +95,16 @@ class LabelledRows:
             self.say(f"note: some names are in the table; the new columns are {', '.join(names)}")
         if form and self.format in DIALECTS and form.delimiter not in ("", ","):
             number = re.compile(rb'[;|\t]"?-?\d+,\d+"?[;|\t\r\n]')
-            self._comma = number.search(form.file.head.replace(b"\0", b"")) is not None
+            self.comma = number.search(form.file.head.replace(b"\0", b"")) is not None
         if form and form.format == self.format:
             self._keep_form(form)
         elif form and (form.format, self.format) == ("excel", "csv"):
             self.stream.write(BOM_UTF8)  # without it, Excel takes letters for those of another encoding
-            self.say(
-                "note: commas separate the cells of the CSV, and numbers have points; .xlsx keeps the form"
-            )
+            if not self.separator:
+                self.say(
+                    "note: commas separate the cells of the CSV, and numbers have points; for others: "
+                    "--table separator=semicolon --table decimal=comma"
+                )
         if form and not form.header_line:
             self.say(f"note: the table has no header; {' and '.join(names)} are its last columns")
         elif self._form:
@@ -133,7 +140,7 @@ class LabelledRows:
 
     def _cell(self, value: object) -> object:
         """A value in the form of the table; in workbooks, labels that are all numbers are numbers."""
-        if self._comma and isinstance(value, float):
+        if self.comma and self.format in DIALECTS and isinstance(value, float):
             return str(value).replace(".", ",")
         classes = self.labels[:-2]
         if self.format == "xlsx" and value in classes and all(map(_NUMBER.fullmatch, classes)):
@@ -142,7 +149,8 @@ class LabelledRows:
 
     @property
     def _delimiter(self) -> str:
-        return self._form.delimiter if self._form else DIALECTS[self.format][0]
+        own = self.separator if self.format == "csv" else ""
+        return self._form.delimiter if self._form else own or DIALECTS[self.format][0]
 
     def _line(self, cells: Sequence[object], quoting: int | None = None) -> str:
         return line_of(cells, self._delimiter, DIALECTS[self.format][1] if quoting is None else quoting)
