@@ -94,7 +94,9 @@ def test_a_new_start_has_the_estimates_and_the_next_text_of_before(seed, tmp_pat
         if shown is None:
             break
         step, label = draw.random(), draw.choice(["spam", "ham", "ham", None])
-        if step < 0.7:
+        if step < 0.15:
+            session.skip(shown["index"])
+        elif step < 0.7:
             session.answer(shown["index"], shown["seen"], label)
         elif step < 0.8 and session.overview()["undo"]:
             session.undo(session.journal.events)
@@ -127,18 +129,17 @@ def test_pages_of_lists_cover_all_answers_and_all_texts_with_the_words(tmp_path,
         seen = session.show(index, by="anna")["text"]["seen"]
         session.answer(index, seen, ["spam", "ham"][index % 2], "anna")
     everything = [session.corpus.ids.index(name) for name in reversed(session.journal.own["anna"])]
-    listed, skip = [], 0
-    while page := session.history(skip, "anna")["history"]:
-        listed += [entry["index"] for entry in page]
-        skip += len(page)
+    listed = []
+    for skip in range(0, len(POOL) + 7, 7):
+        listed += [entry["index"] for entry in session.history(skip, "anna")["history"]]
     assert listed == everything
     assert len(everything) == len(POOL)
     for words in ("win", "lunch noon", "1", "nothing"):
         found, start = [], 0
-        while start is not None:
-            page = session.search(words, start, "anna")
-            found += page["entries"]
-            start = page["next"]
+        for _ in range(len(POOL)):
+            if start is not None:
+                page = session.search(words, start, "anna")
+                found, start = found + page["entries"], page["next"]
         expected = [i for i, text in enumerate(POOL) if all(word in text for word in words.split())]
         assert [entry["index"] for entry in found] == expected
         for entry in found:
@@ -179,19 +180,18 @@ def test_the_answer_that_counts_is_that_of_most_people_or_the_decision(tmp_path)
     people, labels = [None, "anna", "ben", "cleo"], ["spam", "ham", None]
     own, decided = {}, {}
     for _ in range(150):
-        index, by = int(rng.integers(6)) * 5, people[rng.integers(4)]
+        index, by = int(rng.integers(10)) * 3, people[rng.integers(4)]
         label, name = labels[rng.integers(3)], f"t{index}"
-        if rng.random() < 0.1 and len(session.journal.answers_of_people(name)) > 1:
+        if rng.random() < 0.06 and len(session.journal.answers_of_people(name)) > 1:
             session.decide(index, session.journal.revisions[name, ""], label, by)
             decided[name] = label
-        elif name not in session.journal.own[by] or rng.random() < 0.5:
+        else:
             session.answer(index, session.journal.revisions[name, by], label, by)
             own[name, by] = label
-    assert decided
-    for name in {name for name, _ in own}:
         named = [label for (text, by), label in own.items() if text == name and by]
         votes = Counter(x for x in (named or [own[name, None]]) if x is not None)
         best = [x for x, n in votes.items() if n == max(votes.values())]
         expected = decided.get(name, best[0] if len(best) == 1 else None)
-        assert session.journal.answers[name].label == expected, name
+        assert session.journal.answers[name].label == expected
+    assert 0 < len(decided) < 8
     session.journal.close()
