@@ -95,3 +95,23 @@ def test_what_evaluate_prints_is_what_json_and_python_have(tmp_path):
     for name in ("accuracy", "precision", "recall", "f1", "macro_f1", "roc_auc"):
         assert figures[name] == pytest.approx(results.metrics[name], rel=1e-12)
         assert re.search(rf"\b{100 * figures[name]:.2f} %|\b{figures[name]:.4f}\b", shown), (name, shown)
+
+
+@pytest.mark.parametrize("kind", ["texts", "labels that say nothing", "vectors", "numbers"])
+def test_training_says_what_comes_next(kind, tmp_path):
+    """A sentence with a command, however good the model is."""
+    rng = np.random.default_rng(0)
+    rows = [{**row, "n": len(row["text"]), "noise": "ab"[int(rng.integers(2))]} for row in MESSAGES[:80]]
+    corpus, options = table(tmp_path / "t.csv", rows), [*FAST, "--text", "text", "--label", "label"]
+    if kind == "vectors":
+        labels = np.array(["a", "b"] * 40)
+        np.save(tmp_path / "v.npy", rng.normal(size=(80, 3)) + 9 * (labels == "a")[:, None])
+        (tmp_path / "y.txt").write_text("\n".join(labels))
+        corpus, options = tmp_path / "v.npy", ["--labels", tmp_path / "y.txt", "--kernel", "linear"]
+    elif kind == "numbers":
+        options = [*FAST, "--text", "text", "--regress", "n"]
+    elif kind != "texts":
+        options[-1] = "noise"
+    done = run("train", corpus, *options, "-o", tmp_path / "m.textsvm")
+    assert done.returncode == 0, done.stderr.decode()
+    assert re.search(r"next: .*`textsvm [a-z]+", " ".join(done.stdout.decode().split())), done.stdout
