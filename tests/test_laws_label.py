@@ -174,6 +174,21 @@ def test_suggestions_weigh_by_the_lower_end_of_their_share_beyond_chance(tmp_pat
     session.journal.close()
 
 
+def test_a_skipped_text_is_not_proposed_for_any_reason():
+    """Neither at random, nor by the strategy, nor as a doubt, unless all are skipped."""
+    texts = [f"{'win cash' if i % 2 else 'lunch noon'} {chr(97 + i)}{i}" for i in range(26)]
+    labels = ["spam" if i % 2 else "ham" for i in range(26)]
+    learner, reasons = Learner(texts, strategy="margin", random_share=0.3), set()
+    learner.answer(5, "ham")  # which is wrong
+    while proposal := learner.next():
+        other = learner.next({proposal.index})
+        assert other is None or other.index != proposal.index
+        reasons.add(proposal.reason)
+        learner.answer(proposal.index, labels[proposal.index], proposal.reason == "random")
+        learner.refresh()
+    assert reasons == {"random", "strategy", "doubt"}
+
+
 def test_the_answer_that_counts_is_that_of_most_people_or_the_decision(tmp_path):
     """Of named people alone if there are any, over random answers and decisions."""
     rng, session = np.random.default_rng(1), opened(tmp_path)

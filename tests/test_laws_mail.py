@@ -137,3 +137,24 @@ def test_lessons_keep_every_field_in_another_store(texts, tmp_path):
         assert np.array_equal(other.values, lesson.values)
         shown = (lesson.subject, lesson.sender, lesson.message) if texts else ("", "", None)
         assert (other.subject, other.sender, other.message) == shown
+
+
+@pytest.mark.parametrize("most", [1, 3, 12])
+def test_as_many_reasons_are_given_as_are_asked_for(most, tmp_path):
+    with Filter(taught_store(tmp_path / "store", 6)) as opened:
+        everything = opened.reasons(mail("spam", 90), 99)
+        assert len(everything) > 12
+        assert opened.reasons(mail("spam", 90), most) == everything[:most]
+
+
+@pytest.mark.parametrize("most", [5, 12])
+def test_no_more_lessons_are_kept_than_the_limit(most, tmp_path):
+    """After every lesson, also in another process."""
+    folder = taught_store(tmp_path / "store", 8)
+    with Filter(folder) as opened:
+        opened.set_limit(most)
+    with Filter(folder) as opened:
+        for i in range(20, 24):
+            opened.learn(mail("spam" if i % 2 else "ham", i), "spam" if i % 2 else "ham")
+            assert sum(opened.counts().values()) == most
+            assert opened.status().max_lessons == most
