@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from pathlib import Path
 
@@ -115,3 +116,49 @@ def test_training_says_what_comes_next(kind, tmp_path):
     done = run("train", corpus, *options, "-o", tmp_path / "m.textsvm")
     assert done.returncode == 0, done.stderr.decode()
     assert re.search(r"next: .*`textsvm [a-z]+", " ".join(done.stdout.decode().split())), done.stdout
+
+
+@pytest.mark.parametrize("positive", ["ham", "spam"])
+def test_unsure_are_probabilities_of_the_positive_class_between_the_limits(positive, tmp_path):
+    corpus, model = table(tmp_path / "t.csv", MESSAGES[:80]), tmp_path / "m.textsvm"
+    options = ["--text", "text", "--label", "label", "--positive", positive, "--calibrate", "sigmoid"]
+    assert run("train", corpus, *options, *FAST, "-o", model).returncode == 0
+    new = table(tmp_path / "n.csv", [{"text": row["text"]} for row in MESSAGES[80:160]])
+    for low, high in ((0.05, 0.6), (0.4, 0.97)):
+        shown = run("predict", model, new, "--text", "text", "--unsure", f"{low},{high}", "--proba").stdout
+        rows = [json.loads(line) for line in shown.decode().splitlines()]
+        expected = [low <= row["probabilities"][positive] <= high for row in rows]
+        assert [row["label"] == "unsure" for row in rows] == expected
+        assert 0 < sum(expected) < len(rows)
+
+
+@pytest.mark.parametrize(
+    ("side", "values"), [("largest", "0.000001,0.00001,1"), ("smallest", "0.0001,1,100")]
+)
+def test_the_note_on_c_says_at_which_end_it_lies(side, values, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [{**row, "noise": "ab"[rng.random() < 0.3]} for row in MESSAGES[:80]]
+    corpus, label = table(tmp_path / "t.csv", rows), {"largest": "label", "smallest": "noise"}[side]
+    command = ["tune", corpus, "--text", "text", "--label", label, *FAST, "-C", values, "--folds", "3"]
+    said, best = run(*command).stderr.decode(), report(*command)["best_params"]["C"]
+    assert best == {"largest": max, "smallest": min}[side](map(float, values.split(",")))
+    assert f"the best C, {best:g}, is the {side} value tried" in said
+
+
+def test_texts_of_a_group_say_nothing_about_the_labels_of_each_other(tmp_path):
+    """Wrong labels that the texts of a thread share are doubtful only if the threads are named."""
+    rows = [{**row, "thread": f"t{i}"} for i, row in enumerate(MESSAGES[:60])]
+    for i in range(0, 12, 2):  # a thread of near-equal texts with a wrong label
+        label = {"ham": "spam", "spam": "ham"}[rows[i]["label"]]
+        rows[i]["label"] = label
+        rows += [
+            {"text": f"{rows[i]['text']} {word}", "label": label, "thread": f"t{i}"} for word in ("re", "fw")
+        ]
+    path = table(tmp_path / "t.csv", rows)
+    listed = []
+    for options in ([], ["--groups", "thread"]):
+        command = ["doubts", path, "--text", "text", "--label", "label", *FAST, "--at-least", "0.5", *options]
+        found = [json.loads(line) for line in run(*command).stdout.decode().splitlines()]
+        wrong = {str(i + 1) for i in [*range(0, 12, 2), *range(60, len(rows))]}
+        listed.append(sum(row["id"] in wrong for row in found if "label" in row["kinds"]))
+    assert listed[1] > listed[0]
