@@ -219,3 +219,37 @@ def test_tasks_without_annotations_are_left_out(write):
     ]
     corpus = read_corpus(write("ls.json", json.dumps(tasks)))
     assert (corpus.texts, corpus.labels) == (["t0"], ["a"])
+
+
+def test_answers_that_do_not_count_are_counted(write):
+    rng = np.random.default_rng(0)
+    answers = rng.choice(["accept", "reject", "ignore"], 40, p=[0.5, 0.3, 0.2]).tolist()
+    rows = [{"text": f"t{i}", "label": "ab"[i % 2], "answer": answer} for i, answer in enumerate(answers)]
+    corpus = read_corpus(write("p.jsonl", "".join(json.dumps(row) + "\n" for row in rows)))
+    n = Counter(answers)
+    assert corpus.texts == [f"t{i}" for i, answer in enumerate(answers) if answer == "accept"]
+    note = f"answers: {n['reject']} rejected, {n['ignore']} ignored or cancelled and left out"
+    assert note in [problem for _, problem in corpus.problems]
+
+
+def test_cats_of_a_half_are_labels(write):
+    values = [0, 0.25, 0.49, 0.5, 0.51, 1]
+    rows = [{"text": f"t{i}", "cats": {"a": value, "b": 1 - value}} for i, value in enumerate(values)]
+    corpus = read_corpus(
+        write("s.jsonl", "".join(json.dumps(row) + "\n" for row in rows)), label_separator=";"
+    )
+    expected = [tuple(x for x, v in (("a", value), ("b", 1 - value)) if v >= 0.5) for value in values]
+    assert [tuple(sorted(labels)) for labels in corpus.labels] == expected
+
+
+def test_the_last_ground_truth_of_nobody_counts(write):
+    def choice(label, **about):
+        value = {"from_name": "s", "type": "choices", "value": {"choices": [label]}}
+        return {"result": [value], **about}
+
+    people = [choice("a", completed_by=1), choice("a", completed_by=2)]
+    for truths in (["b"], ["b", "c"], ["c", "a", "b"]):
+        entries = people + [choice(label, ground_truth=True) for label in truths]
+        tasks = [{"id": 1, "data": {"text": "t"}, "annotations": entries},
+                 {"id": 2, "data": {"text": "u"}, "annotations": people}]  # fmt: skip
+        assert read_corpus(write("ls.json", json.dumps(tasks))).labels == [truths[-1], "a"]
