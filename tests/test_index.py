@@ -326,6 +326,12 @@ def test_an_index_that_would_be_too_large_is_not_stored(indexed, path, monkeypat
     assert not saved(SVC(Spectrum(3)).fit(TEXTS, LABELS), path).support.index
 
 
+def test_a_model_without_memory_for_an_index_says_so(indexed, path, monkeypatch):
+    monkeypatch.setattr(source, "free", lambda: 0)
+    with pytest.warns(UserWarning, match="too little memory is free for an index"):
+        assert not saved(SVC(Spectrum(3)).fit(TEXTS, LABELS), path).support.index
+
+
 def test_texts_without_a_feature_need_their_texts(indexed, path):
     model = SVC(Spectrum(5)).fit([*TEXTS, "ab", "cd"], [*LABELS, "one", "two"])
     loaded = saved(model, path)

@@ -144,19 +144,11 @@ _ESTIMATORS = {face.__name__: face for face in (SVC, SVR, OneClassSVM, Multilabe
 
 
 def as_estimator(model: TrainedModel) -> Any:
-    """A fitted estimator that holds a trained model.
+    """A fitted estimator that holds a trained model, for instance the result of `textsvm.load`.
 
-    Parameters
-    ----------
-    model : TrainedModel
-        For instance the result of `textsvm.load`.
-
-    Returns
-    -------
-    SVC, SVR, OneClassSVM, MultilabelSVC, CalibratedSVC or OnlineSVC
-        With the settings of the model. It predicts as the model does, and works in scikit-learn's pipelines,
-        scorers, displays and inspection; `sklearn.frozen.FrozenEstimator` of it is not trained again. `fit`
-        trains it anew. An OnlineSVC goes on learning, from a copy of the model.
+    It has the settings of the model and predicts as the model does, and works in scikit-learn's pipelines,
+    scorers, displays and inspection; `sklearn.frozen.FrozenEstimator` of it is not trained again. `fit`
+    trains it anew. An OnlineSVC goes on learning, from a copy of the model.
 
     Examples
     --------

@@ -132,10 +132,6 @@ def verify(
     InputError
         If there are too few authors or texts, or the disputed text is too short.
 
-    References
-    ----------
-    Koppel and Winter, Determining if two documents are written by the same author, JASIST 65 (2014).
-
     Examples
     --------
     >>> from textsvm import verify

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Arrays, Floats, Ints, Json
-from textsvm.errors import DamagedModel, InputError
+from textsvm.errors import DamagedModel, InputError, warn_user
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
@@ -279,6 +279,8 @@ class TextSource(KernelSource):
         trim()
         symbols = min(int(lengths.sum()), max(PANEL, LONG * len(lengths)))
         if MAKING * max(entries) + COUNTING * symbols > free():
+            counts = "each new process counts them before its first prediction; free memory, and train again"
+            warn_user(f"too little memory is free for an index of support vectors, so {counts}", UserWarning)
             return support
         with bounded(LEAST_BOUND):  # so that panels are small
             index = [features.index(own) for features, own in terms]
