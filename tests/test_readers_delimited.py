@@ -62,12 +62,13 @@ def texts_of(seed, n, special):
     suffix=st.sampled_from([".csv", ".tsv", ".txt"]),
     width=st.integers(2, 4),
     seed=st.integers(0, 99),
+    classes=st.sampled_from([CLASSES, ("1", "2", "3"), ("True", "False"), ("1.5", "2.5"), ("a b", "c", "d")]),
 )
 def test_any_dialect_is_read_right_or_refused(
-    tmp_path, dialect, header, special, encoding, suffix, width, seed
+    tmp_path, dialect, header, special, encoding, suffix, width, seed, classes
 ):
-    n = 24
-    texts, labels = texts_of(seed, n, special), [CLASSES[i % 3] for i in range(n)]
+    n, classes = 24, CLASSES if header == "total" else classes
+    texts, labels = texts_of(seed, n, special), [classes[i % len(classes)] for i in range(n)]
     rows = [[t, x, str(i), "ja"][:width] for i, (t, x) in enumerate(zip(texts, labels, strict=True))]
     usual = header in ("usual", "lines", "types")
     names = (["text", "label"] if usual else ["Beschreibung", "Kategorie"]) + ["nr", "notiz"]

@@ -59,7 +59,7 @@ REFUSED = [
     ("title_rows.xlsx", {}, r"header.*row 3"),
     ("text_tab_label.tsv", {}, r"swapped.*--text 1 --label 2"),
     ("german_numbers.csv", {"text": "Beschreibung", "target": "Betrag"}, r"--table decimal=comma"),
-    ("numbers.arff", {}, r"--numbers a,b"),
+    ("numbers.arff", {}, r"--numbers a,b --kernel gaussian"),
 ]
 
 

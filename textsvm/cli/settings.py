@@ -138,7 +138,8 @@ def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus,
     settings = replace(settings, kernel=kernel)
     check(settings)
     if not is_named:
-        console.say(f"note: the default kernel for {kind_of(corpus)} is used: {spell(kernel)}")
+        equal = ", each column with the same weight" * (kind_of(corpus) == "columns")
+        console.say(f"note: the default kernel for {kind_of(corpus)} is used: {spell(kernel)}{equal}")
     return settings
 
 

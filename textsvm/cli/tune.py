@@ -130,6 +130,8 @@ def tune(
     grid, tuned = settings.grid(model_options, learning)
     documents = corpora.read(console, corpus, reading, learning, kernel=grid["kernel"][0])
     tuned, grids = settings.settle_grid(model_options.kernel, tuned, grid, documents)
+    if documents.columns is not None and not model_options.kernel.named:
+        console.say("note: each column has the same weight; `textsvm train` chooses weights of columns")
     corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)
     documents = corpora.cut(console, documents, learning)

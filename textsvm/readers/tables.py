@@ -504,7 +504,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
             raise InputError(f"{file}: the column {min(both)!r} is named twice: --text and --{other}")
     if not roles["text"] and not roles["numbers"]:
         numbers = ",".join(table.typed.get("numbers", ()))
-        remedy = f"Numbers alone: --numbers {numbers}; or name" if numbers else "Name"
+        remedy = f"Numbers alone: --numbers {numbers} --kernel gaussian; or name" if numbers else "Name"
         raise InputError(
             f"{file}: which column is the text? {remedy} it with --text: {', '.join(names[:20])}"
         )
