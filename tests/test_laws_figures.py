@@ -103,27 +103,16 @@ def test_comparison(corpus, tmp_path):
         assert f"{100 * row['accuracy']:.2f}" in html
 
 
-def test_tuning(corpus):
-    options = [
-        corpus,
-        *READ,
-        "--kernel",
-        "spectrum",
-        "--p",
-        "2,3",
-        "-C",
-        "0.01,1",
-        "--folds",
-        "3",
-        "--metric",
-        "macro_f1",
-    ]
+@pytest.mark.parametrize("positive", ["ham", "spam"])
+def test_tuning(positive, corpus):
+    settings = "--kernel spectrum --p 2,3 -C 0.01,1 --folds 3 --metric macro_f1 --positive"
+    options = [corpus, *READ, *settings.split(), positive]
     values, shown = report("tune", *options), lines("tune", *options)
     grid = [{"kernel": [Spectrum(2), Spectrum(3)], "C": [0.01, 1]}]
-    result = tune(SVC(device="cpu"), TEXTS, LABELS, grid, cv=3, metric="macro_f1")
+    result = tune(SVC(device="cpu"), TEXTS, LABELS, grid, cv=3, metric="macro_f1", positive=positive)
     assert len(values["table"]) == 4
     means = [
-        {(row["params"]["C"], round(row["mean"], 9)) for row in part}
+        {(row["params"]["C"], round(row["mean"], 9), round(row["metrics"]["recall"], 9)) for row in part}
         for part in (values["table"], result.table)
     ]
     assert means[0] == means[1]
@@ -279,3 +268,14 @@ print(json.dumps({key: values(load(folder / f"{key}.textsvm"), new).tolist() for
     other = json.loads(done.stdout)
     for key, (name, numbers, _) in expected.items():
         assert other[key] == numbers, name
+
+
+def test_the_estimate_of_a_training_is_a_cross_validation_with_its_weights(tmp_path):
+    rows = [{**row, "w": 30 if row["label"] == "spam" else 0.01} for row in ROWS]
+    path, found = table(tmp_path / "t.csv", rows), []
+    for options in ([], ["--weights", "w"]):
+        trained = report("train", path, *READ, *FAST, "-o", tmp_path / "m.textsvm", "--force", *options)
+        folds = report("cv", path, *READ, *FAST, "--folds", "3", *options)
+        assert trained["estimate"]["accuracy"] == pytest.approx(folds["pooled"]["accuracy"])
+        found.append(trained["estimate"]["accuracy"])
+    assert found[0] != found[1]

@@ -311,3 +311,26 @@ def test_cross_validation_adds_the_offsets_of_the_other_folds_once(kernel):
             np.tile(offsets, (len(test), 1)), abs=1e-6
         )
     assert moved > 0
+
+
+@pytest.mark.parametrize("kernel", ["auto", Spectrum(3)])
+def test_the_weights_of_a_cross_validation_are_those_of_a_training_on_each_fold(kernel):
+    texts, y = imbalanced(seed=1)
+    weight = np.where(np.arange(90) % 2 == 0, 0.02, 4.0)
+    machine = SVC(kernel, C=0.3, device="cpu")
+    plain = cross_validate(machine, texts, y, cv=FOLDS_OF_90)
+    result = cross_validate(machine, texts, y, cv=FOLDS_OF_90, sample_weight=weight)
+    assert np.abs(result.decision - plain.decision).max() > 0.01
+    for train, test in FOLDS_OF_90:
+        fitted = replaced(machine).fit([texts[i] for i in train], y[train], sample_weight=weight[train])
+        decision = fitted.decision_function([texts[i] for i in test])
+        assert result.decision[test] == pytest.approx(decision, abs=2e-3)
+
+
+def test_nested_folds_are_predicted_with_the_offsets_of_their_inner_folds():
+    texts, y = imbalanced(seed=1)
+    figures = []
+    for scoring in ("accuracy", "f1_macro"):
+        machine = SVC(Spectrum(3), C=0.3, scoring=scoring, device="cpu")
+        figures.append(tune(machine, texts, y, {"C": [0.3]}, cv=3, nested=3).nested.mean)
+    assert figures[1]["macro_f1"] > figures[0]["macro_f1"]
