@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from test_choice import corpus
+from test_verification import library
 
 from textsvm import SVC, Spectrum, cross_validate
 from textsvm.choice.candidates import Candidate
@@ -334,3 +335,18 @@ def test_nested_folds_are_predicted_with_the_offsets_of_their_inner_folds():
         machine = SVC(Spectrum(3), C=0.3, scoring=scoring, device="cpu")
         figures.append(tune(machine, texts, y, {"C": [0.3]}, cv=3, nested=3).nested.mean)
     assert figures[1]["macro_f1"] > figures[0]["macro_f1"]
+
+
+def test_the_default_that_wins_a_search_is_trained_with_the_groups():
+    _, texts, labels = library(3, 6, 80)
+    pieces = [text[i : i + 110] for text in texts for i in (0, 110, 220)]
+    y, groups = np.repeat(labels, 3).tolist(), np.repeat(np.arange(18), 3)
+    grid = {"kernel": ["auto", Spectrum(1)], "C": [0.5]}
+    result = tune(SVC(device="cpu"), pieces, y, grid, cv=3, groups=groups)
+    assert result.best_params_["kernel"] == "auto"
+    new = [text[-100:] for text in texts]
+    found = result.best_model.decision_function(new)
+    machines = (SVC(C=result.best_params_["C"], device="cpu") for _ in range(2))
+    grouped, plain = (m.fit(pieces, y, groups=own) for m, own in zip(machines, (groups, None), strict=True))
+    assert np.abs(plain.decision_function(new) - found).max() > 0.01
+    assert found == pytest.approx(grouped.decision_function(new), abs=1e-4)
