@@ -167,7 +167,10 @@ print(compiled.Compiled.compilations)
 """
 
 
-@pytest.mark.parametrize("place", ["NUMBA_CACHE_DIR", "source", "home"])
+@pytest.mark.parametrize(
+    "place",
+    ["source", *(pytest.param(place, marks=pytest.mark.slow) for place in ("NUMBA_CACHE_DIR", "home"))],
+)
 def test_a_folder_that_cannot_be_written_is_read(place, tmp_path, read_only):
     """As in the image of a container, though another folder, later in the order, can be written."""
     source, cache, home = (tmp_path / name for name in ("source", "cache", "home"))
