@@ -297,7 +297,7 @@ def test_rows_without_a_text_take_no_more_memory(model, monkeypatch):
     message = io.StringIO()
     monkeypatch.setattr(sys, "stderr", message)
     printer.report()
-    assert "40,000 of the rows have no text and got no label: row 0.0 is empty, ... (see" in " ".join(
+    assert "40,000 of the rows got no label: row 0.0 is empty, row 0.1 is empty," in " ".join(
         message.getvalue().split()
     )
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -167,7 +168,7 @@ def test_rows_without_a_label_keep_their_place(place, tmp_path):
     assert rows[6] == ["5", "  ", "", "", ""]
     assert [row[3] for row in (rows[2], rows[5])] == labels(place / "m", "win cash", "lunch")
     assert "it has 4 fields and not 3" in said
-    assert "4 of the rows have no text" in said
+    assert "4 of the rows got no label" in said
     rows, _ = table(place, tmp_path, data, "--skip-invalid")
     assert [row[0] for row in rows] == ["nr", "1", "4"]
 
@@ -562,3 +563,32 @@ def test_doubt_stands_beside_the_best_label(model, place, tmp_path):
     assert [row[5] for row in found] == ["yes" if doubt else "" for doubt in doubtful]
     lines = run("predict", model, table, "--unsure", f"{bound}", cwd=place).stdout.splitlines()
     assert [json.loads(line)["label"] == "unsure" for line in lines] == doubtful
+
+
+@pytest.mark.parametrize("share", [1, 20])
+def test_swapped_rows_get_no_label(place, tmp_path, share):
+    rows = [("lunch at noon", "ham"), ("cheap cash prize", "spam")] * 20
+    rows[3 : 3 + share] = [row[::-1] for row in rows[3 : 3 + share]]
+    path = tmp_path / "t.csv"
+    path.write_text("body,kind\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    out = tmp_path / "out.csv"
+    if share > 4:
+        assert re.search(
+            r"20 of the 40 rows of t.csv have a class as text .lines 5, 6",
+            fails("predict", place / "m", path, "-o", out),
+        )
+        assert not out.exists()
+    else:
+        result = run("predict", place / "m", path, "-o", out)
+        assert result.returncode == 1
+        assert b"1 of the rows got no label: line 5: text and label are swapped" in result.stderr
+        assert [row["label"] for row in csv.DictReader(out.open())].count("") == 1
+
+
+def test_misread_table_is_refused_once(place, tmp_path):
+    path, out = tmp_path / "t.csv", tmp_path / "out.csv"
+    path.write_text("nr,body,x\n" + "".join(f"{i},lunch, at noon,{i}\n" for i in range(40)))
+    said = fails("predict", place / "m", path, "-o", out)
+    assert "export it again with semicolons" in said
+    assert "--skip-invalid" not in said
+    assert not out.exists()

@@ -10,6 +10,7 @@ import pytest
 
 from textsvm.errors import InputError
 from textsvm.readers.read import read_corpus
+from textsvm.readers.stream import incoming_documents
 
 CASES = Path(os.environ.get("TEXTSVM_DATA", "")).parent / "cases"
 
@@ -149,3 +150,67 @@ def test_amounts_as_texts_are_said(amount, tmp_path):
     path.write_text("\n".join(["amount;label", *rows]), "utf-8")
     corpus = read_corpus(path, text="amount", label="label")
     assert any("is read as texts and holds numbers" in warning for warning in corpus.warnings)
+
+
+#: Rows of a table in the columns of its header, and the same in another order below.
+HEADER = ["Nr", "Kategorie", "Betreff", "Text"]
+TICKETS = [
+    [
+        str(i),
+        ("Drucker", "Netz")[i % 2],
+        ("Toner ist leer", "WLAN bricht ab")[i % 2],
+        f"Bitte um Hilfe im Raum {i}",
+    ]
+    for i in range(40)
+]
+
+
+def joined(rows, separator=";"):
+    return "".join(separator.join(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (1, 0, 2, 3), (3, 2, 1, 0), (1, 2, 3, 0)])
+@pytest.mark.parametrize("name", ["Text", "Beschreibung"])
+def test_second_header_with_other_columns_is_refused(write, order, name):
+    rows = [HEADER, *TICKETS]
+    other = [[row[k] for k in order] for row in [[*HEADER[:3], name], *TICKETS]]
+    path = write("t.csv", joined([*rows, *other]))
+    refused = r"t\.csv, line 42: a second header.*two files"
+    with pytest.raises(InputError, match=refused):
+        read_corpus(path, text="Betreff,Text", label="Kategorie")
+    with pytest.raises(InputError, match=refused):
+        list(incoming_documents([path], text="Betreff,Text", failed=print))
+
+
+def test_rows_in_other_columns_are_refused(write):
+    """The labels of the rows are texts of other rows, and their texts classes of others."""
+    other = [[row[k] for k in (0, 2, 3, 1)] for row in TICKETS[:20]]
+    path = write("t.csv", joined([HEADER, *TICKETS, *other]))
+    with pytest.raises(InputError, match="swapped in 20 of 60 rows"):
+        read_corpus(path, text="Betreff,Text", label="Kategorie")
+    nested = [["1", "Fußball", "Drucker", f"Spiel {i}"] for i in range(20)]  # a class among texts is no fault
+    path = write("t.csv", joined([HEADER, *TICKETS, *nested]))
+    assert len(read_corpus(path, text="Betreff,Text", label="Kategorie")) == 60
+
+
+@pytest.mark.parametrize("last", [1, 3])
+def test_decimal_commas_without_quotes_are_refused(write, last):
+    """A row whose last cell is missing has as many cells as the header."""
+    amounts = [f"{1 + i % 9}.{i:03},{i:02}" if i % 3 else f"{i + 100},{i:02}" for i in range(40)]
+    rows = [[row[0], amount, *row[1:]] for row, amount in zip(TICKETS, amounts, strict=True)]
+    header = ["Nr", "Betrag", *HEADER[1:], "Tags"]
+    path = write("t.csv", joined([header, *rows], ","))
+    with pytest.raises(InputError, match=r"'Betrag' and 'Kategorie' hold parts of numbers.*semicolons"):
+        read_corpus(path, text="Betreff,Text", label="Kategorie")
+    with pytest.raises(InputError, match="'Betrag' and 'Kategorie' hold parts of numbers"):
+        list(incoming_documents([path], text="Text", failed=print))
+    scores = [[str(i), f"0.{i:03}", f"{i:02}", *row[1:]] for i, row in enumerate(TICKETS)]
+    path = write("s.csv", joined([["Nr", "Score", "Code", *HEADER[1:]], *scores], ","))
+    assert len(read_corpus(path, text="Betreff,Text", label="Kategorie")) == 40
+
+
+def test_numbers_in_a_column_of_texts_are_named_to_predict_too(write):
+    rows = [[f"{i:02}", row[3]] for i, row in enumerate(TICKETS)]
+    path, heard = write("t.csv", joined([["Betreff", "Text"], *rows])), []
+    list(incoming_documents([path], text="Betreff,Text", failed=print, say=heard.append))
+    assert any("'Betreff' is read as texts and holds numbers" in line for line in heard)

@@ -110,8 +110,9 @@ class Printer:
         self._written: dict[str, Any] = {}  #: Separator and decimal mark of CSV from spreadsheets
         self._listed: list[Json] = []  #: Rows of JSON
         self._missing = Counter[str]()  #: Texts that are names of a missing value
-        self._without_text: list[str] = []  #: Problems of rows without a text
-        self._no_documents: list[str] = []  #: Of rows of totals, and of the header again
+        self._n_without_label = 0  #: Rows without a text, or with another number of fields
+        self._without_label: list[str] = []  #: Problems of the first of them
+        self._no_documents: list[str] = []  #: Of the first rows of totals, and the header again
         self._warned = False
         self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
@@ -132,7 +133,8 @@ class Printer:
         settings |= corpora.columns(table, self._kernel)
         separator, decimal = (table.form.get(name, "") for name in ("separator", "decimal"))
         self._written = {"separator": NAMED.get(separator, separator), "comma": decimal in ("comma", ",")}
-        settings |= {"keep_invalid": True, "failed": self._fail, "say": self._say}
+        classes = () if self.model.classes is None else tuple(map(str, self.model.classes))
+        settings |= {"keep_invalid": True, "failed": self._fail, "say": self._say, "classes": classes}
         return incoming_documents(files, table.format, **settings)
 
     def _say(self, line: str) -> None:
@@ -202,7 +204,9 @@ class Printer:
             yield _with_invalid(documents, self._rows(documents) if len(documents) else iter(()), self.model)
             for _, row in documents.invalid:
                 no_document = str(row.problem).endswith((TOTALS, HEADER_AGAIN))
-                (self._no_documents if no_document else self._without_text).append(str(row.problem))
+                self._n_without_label += not no_document
+                first = self._no_documents if no_document else self._without_label
+                first += [str(row.problem)] * (len(first) <= FEW)
 
     def _rows(self, documents: Corpus) -> Iterator[Json]:
         """Printed values of each document, without its id."""
@@ -276,12 +280,11 @@ class Printer:
                 self._console.warn(f"drift: {message}")
         if self._no_documents:
             self._console.warn(f"no documents, and without a label: {first_few(self._no_documents)}")
-        if self._without_text:
+        if self._without_label:
             self.failures += 1
             print_error(
-                f"{len(self._without_text):,} of the rows have no text and got no label: "
-                f"{first_few(self._without_text, 1)} (see the "
-                f"{'output' if self._table is None else 'notes'}); leave such rows out with --skip-invalid"
+                f"{self._n_without_label:,} of the rows got no label: {first_few(self._without_label)}; "
+                "correct them, or leave them out with --skip-invalid"
             )
 
 

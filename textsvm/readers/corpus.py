@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -42,6 +42,7 @@ USUAL = {
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }  # fmt: skip
+FEW = 10  #: Fewest rows in which some may contradict the others
 OF_NAME = "name:"  #: Beginning of a `label` that is a regular expression for the names of files
 VECTORS = "vectors"  #: Name of the column of vectors beside texts
 #: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
@@ -49,7 +50,10 @@ FIRST_INDEX = "first_index"
 DECIMAL = "decimal"  #: Role of the decimal mark of a table
 #: Reason of rows with a wrong number of fields.
 NEEDS_QUOTES = "a text with the delimiter in it, or a number such as 1,5, needs quotes"
+EXPORT_AGAIN = "export it again with semicolons or tabs between the cells, or with quotes"
 TOTALS, HEADER_AGAIN = "a row of totals", "the header again"  #: Problems of rows that are no documents
+SWAPPED = "text and label are swapped"
+_LACK = {NEEDS_QUOTES: "too few or too many fields", SWAPPED: "a class as text"}  #: Of refused rows
 #: Attributes of a corpus with a value for each document.
 _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "piece_of", "vectors")
 
@@ -118,6 +122,7 @@ class ReadOptions:
     keep_invalid: bool = False  #: Yield a document with a `problem` for each row that has no text
     require_text: bool = False  #: Raise InputError for a row without a text, unless `skip_invalid`
     keep_rows: bool = False  #: Keep all cells of the rows of tables
+    classes: Collection[str] = ()  #: Of the model, if documents are to be classified
     #: Columns of tables by their role, for roles without a named column: those that a model was trained on.
     recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     #: Gets the decisions of the readers, in the order of files: the keys of `Corpus.reading`.
@@ -376,7 +381,10 @@ class Corpus:
         counts = Counter(label for labels in self._label_sets() for label in labels)
         for label in (positive, *([negative] if negative != "rest" else [])):
             if label not in counts:
-                raise InputError(f"{self.source} has no label {label!r}; there is: {_closest(label, counts)}")
+                there = [name for name, _ in counts.most_common()]
+                close = get_close_matches(label, there[:1000], 5, 0.5)  # it is slow
+                shown = first_few(list(dict.fromkeys(close + there)), 10)
+                raise InputError(f"{self.source} has no label {label!r}; there is: {shown}")
         if positive == negative:
             raise InputError(f"the positive and the negative label are both {positive!r}")
         reduced = self.with_two_labels(positive, negative)
@@ -684,22 +692,25 @@ class InvalidRows:
 
     def add(self, line: int, problem: str, *, ragged: bool = False, blank: bool = False) -> None:
         """Add a row; `ragged` has a wrong number of fields, and `blank` neither a text nor a label."""
-        if not self._options.skip_invalid and (ragged or (self._options.require_text and not blank)):
+        refused = not self._options.skip_invalid and (ragged or (self._options.require_text and not blank))
+        if refused or problem == SWAPPED:
             self._refused.setdefault(NEEDS_QUOTES if ragged else problem, []).append(line)
-        else:
+        if not refused and not self._options.reports_invalid:
             self._left_out.setdefault(problem, []).append(f"{self._file}, {self._unit} {line}")
 
     def check(self, total: int) -> None:
         """Raise InputError for the refused rows of a file of `total` rows; note the others."""
         for reason, lines in sorted(self._refused.items(), key=lambda pair: pair[0] != NEEDS_QUOTES):
-            ragged, plural = reason == NEEDS_QUOTES, len(lines) > 1
+            ragged, plural, many = reason == NEEDS_QUOTES, len(lines) > 1, 10 * len(lines) > total >= FEW
+            if (self._options.reports_invalid or reason == SWAPPED) and not many:
+                continue
             lack = "no number" if reason.startswith("its number") else "no text"
             remedy = "; correct them, or leave them out with --skip-invalid"
             if ragged and 10 * len(lines) > total:
-                remedy = ", or name its form with --table, as in --table separator=tab or quote=none"
+                remedy = f"; {EXPORT_AGAIN}, or name its form: --table separator=tab or quote=none"
             raise InputError(
                 f"{len(lines):,} of the {total:,} rows of {self._file} {'have' if plural else 'has'} "
-                f"{'too few or too many fields' if ragged else lack} ({self._unit}{'s' * plural} "
+                f"{_LACK.get(reason, lack)} ({self._unit}{'s' * plural} "
                 f"{first_few(lines)}): {reason}{remedy}"
             )
         for reason, places in self._left_out.items():
@@ -801,10 +812,3 @@ def _unique(ids: list[str], problems: Problems) -> list[str]:
         result.append(numbered)
         problems.append((identifier, f"another document has this id; it is called {numbered}"))
     return result
-
-
-def _closest(label: str, counts: Counter[str]) -> str:
-    """The existing labels, similarly spelled labels first, then the most frequent."""
-    labels = [name for name, _ in counts.most_common()]
-    close = get_close_matches(label, labels[:1000], 5, 0.5)  # it is slow
-    return first_few(close + [name for name in labels if name not in close], 10)

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from math import isclose
 from statistics import median_low
 
@@ -18,6 +18,8 @@ from textsvm.errors import InputError, first_few, printable
 from textsvm.readers.charsets import NOT_UTF_8, wrong_charset
 from textsvm.readers.corpus import (
     DATE,
+    EXPORT_AGAIN,
+    FEW,
     TOTALS,
     USUAL,
     Answers,
@@ -31,7 +33,6 @@ from textsvm.readers.corpus import (
 )
 
 _OF_FILES = ("folders", "mail", "reuters", "fasta")  #: Formats without rows
-_FEW = 10  #: Fewest documents in which a row may contradict the others
 _IN_CLASSES = 0.9  #: Least share of documents of classes of several, if one alone in its class is no document
 _WORDS = 4  #: Fewest words beside the name of a total, in other columns, that are a text
 _HEADER_LINES = 3  #: First rows that may be further lines of a header
@@ -72,7 +73,6 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
         options.warn(*wrong_charset(corpus.source, [*set(_single(corpus)), *islice(corpus.texts, SAMPLE)]))
     if not options.labelled:
         return corpus
-    _check_texts(corpus, options)
     corpus = _without_errors(corpus, options)
     corpus = _with_lists(_with_answers(corpus, options), options)
     if corpus.format not in _OF_FILES:
@@ -119,7 +119,7 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     n, texts, labels, out = len(corpus), corpus.texts, _single(corpus), dict[int, str]()
     counts, last, numbers = Counter(labels), n - 1, corpus.targets
     several = [label for label, count in counts.items() if count > 1]
-    if n < _FEW or len(texts) < n or not (numbers or counts.total() > len(several) > 0):
+    if n < FEW or len(texts) < n or not (numbers or counts.total() > len(several) > 0):
         return corpus
     if numbers is None and sum(counts[label] for label in several) < _IN_CLASSES * n - 2:
         return corpus
@@ -159,7 +159,7 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     InputError if they are more than a tenth. Classes are labels of several texts, and texts of many labels.
     """
     labels = _single(corpus)
-    if not corpus.labels or not len(corpus.texts) or len(labels) < _FEW:
+    if not corpus.labels or not len(corpus.texts) or len(labels) < FEW:
         return corpus
     columns = [column for column in (corpus.columns or {}).values() if isinstance(column, Sequence)]
     cells = [*zip(*columns, strict=True)] if columns else [text.split("\n") for text in corpus.texts]
@@ -181,6 +181,7 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     rows = range(len(labels))
     out = [i for i in rows if any(len(x) < len(labels[i]) and is_class(x) for x in cells[i])]
     out = [i for i in out if not is_class(labels[i]) and not is_number(labels[i])]
+    out = max(out, _in_other_columns(cells, labels), key=len)
     if not out:
         return corpus
     row = f"label {_shown(labels[out[0]])} of {_shown(corpus.texts[out[0]])} in document {corpus.ids[out[0]]}"
@@ -191,6 +192,17 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
         raise InputError(f"{sentence}; " + (named if len(out) == len(rows) else "swap them"))
     options.warn(f"{sentence}; they are left out")
     return corpus.subset(sorted({*rows} - {*out}))
+
+
+def _in_other_columns(cells: Sequence[Sequence[str]], labels: Sequence[str]) -> list[int]:
+    """More than a tenth of the rows, or none: their texts are classes, their labels texts of other rows."""
+    names, rows = {*labels}, range(len(labels))
+    doubtful = {i for i in rows if any(x in names and len(x) < len(labels[i]) for x in cells[i])}
+    classes = {labels[i] for i in rows if i not in doubtful}
+    texts = set(chain.from_iterable(cells[i] for i in rows if i not in doubtful))
+    out = [i for i in sorted(doubtful) if labels[i] not in classes and not classes.isdisjoint(cells[i])]
+    known = sum(labels[i] in texts for i in out)
+    return out if 10 * len(out) > len(rows) and 2 * known > len(out) else []
 
 
 def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:
@@ -213,17 +225,30 @@ def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:
     return corpus.subset([i for i in range(len(corpus)) if i not in errors])
 
 
-def _check_texts(corpus: Corpus, options: ReadOptions) -> None:
+def check_texts(columns: Mapping[str, Iterable[object]], options: ReadOptions) -> None:
     """Warn of columns of texts that are numbers or dates."""
-    names = _columns(corpus, "text")
-    for name in names if corpus.columns or len(names) == 1 else ():
-        column = (corpus.columns or {name: corpus.texts}).get(name, ())
-        cells = [cell for cell in islice(column, SAMPLE) if cell.strip()]
+    for name, column in columns.items():
+        cells = [cell for cell in column if isinstance(cell, str) and cell.strip()]
         dates = sum(DATE.match(cell) is not None for cell in cells)
         numbers = sum(is_number(re.sub("[.,']", "", cell)) for cell in cells)
-        if len(cells) >= _FEW and max(dates, numbers) >= _IN_CLASSES * len(cells):
+        if len(cells) >= FEW and max(dates, numbers) >= _IN_CLASSES * len(cells):
             kind = "dates" if dates >= numbers else f"numbers (see --numbers {name})"
             options.warn(f"the column {name!r} is read as texts and holds {kind}, such as {cells[0]}")
+
+
+def check_cents(columns: Mapping[str, Iterable[object]], file: str) -> None:
+    """Raise InputError if two columns of cells between commas are parts of numbers such as 1.932,05."""
+    for (name, column), (other, next_column) in pairwise(columns.items()):
+        whole, cents = ([str(cell).strip() for cell in cells] for cells in (column, next_column))
+        groups = [x for x in whole if re.fullmatch(r"[-+]?[1-9]\d{0,2}(?:\.\d{3})+", x)]
+        plain = sum(re.fullmatch(r"[-+]?\d{1,3}", x) is not None for x in whole)
+        n, of_two = len(whole), [x for x in cents if re.fullmatch(r"\d\d", x)]
+        both = groups and plain and any(x[0] == "0" for x in of_two)
+        if n >= FEW and both and min(len(groups) + plain, len(of_two)) >= _IN_CLASSES * n:
+            raise InputError(
+                f"{file}: {name!r} and {other!r} hold parts of numbers such as {groups[0]},{of_two[0]}, so "
+                f"the cells after them are in wrong columns; {EXPORT_AGAIN}"
+            )
 
 
 # Labels

@@ -217,7 +217,10 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     """The format of the options, or else of the content of files."""
     if options.format is not None and options.format not in FORMATS:
         raise InputError(f"format={options.format!r} is not one of {', '.join(FORMATS)}")
-    _require_bytes(inputs, options)
+    if not any(file.size for file in inputs.files):
+        if inputs.problems:
+            raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
+        raise InputError(f"{inputs.source} is empty: there is no document in it")
     if options.encoding:
         if options.format in (None, "mail") and all(is_mail(file.head) for file in inputs.files[:10]):
             raise InputError(f"{inputs.source} is mail, which names its charsets; leave out --encoding")
@@ -237,15 +240,6 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
             "(.csv, .tsv, .json, .jsonl, .parquet, .xlsx, or name it with --format)"
         )
     return format
-
-
-def _require_bytes(inputs: InputFiles, options: ReadOptions) -> None:
-    """Raise InputError if all files are empty."""
-    if any(file.size for file in inputs.files):
-        return
-    if inputs.problems:
-        raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
-    raise InputError(f"{inputs.source} is empty: there is no document in it")
 
 
 def _has_column(format: str, column: str, options: ReadOptions) -> bool:

@@ -30,6 +30,7 @@ from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
     DECIMAL,
     HEADER_AGAIN,
+    SWAPPED,
     TOTALS,
     USUAL,
     Answers,
@@ -49,7 +50,7 @@ from textsvm.readers.corpus import (
 from textsvm.readers.delimited import USUAL_NAMES, CellRow, Cells, header_format
 from textsvm.readers.files import ARROW, OFFICE, ZIP, File, check_expansion, iterate_lines, with_progress
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
-from textsvm.readers.plausible import decimal_mark, is_total
+from textsvm.readers.plausible import check_cents, check_texts, decimal_mark, is_total
 from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
@@ -151,9 +152,11 @@ def read_tables(
         rows = _DocumentRows(file.name, table, roles, options, problems, len(files) > 1, decimal)
         read = {*chain(*roles.values())} if options.group is None and options.labelled else {*table.names}
         spare, sample = [name for name in table.names if name not in read], list[LabelledCells]()
-        total = 0
+        total, first = 0, list[Row]()
         for number, line, row in table.rows:
             total += 1
+            if total <= _LOOKAHEAD and isinstance(row, Mapping):
+                first.append(row)
             document = rows.document(number, line, row)
             if document is not None:
                 if 0 < len(spare) < SAMPLE - len(sample) * len(spare) and isinstance(row, Mapping):
@@ -164,6 +167,9 @@ def read_tables(
         problems += [(file.name, note) for note in notes]
         options.decide(grouping=grouping(sample, spare))
         rows.invalid.check(total)
+        if table.separator == "," and table.headed:
+            check_cents({name: [row[name] for row in first] for name in table.names}, file.name)
+        check_texts({name: [row.get(name) for row in first] for name in roles["text"]}, options)
     exports.check_annotators(options)
 
 
@@ -254,10 +260,14 @@ class _DocumentRows:
         self._file, self._table, self._roles, self._options = file, table, roles, options
         self._problems, self._part, self._decimal = problems, part_of(file), decimal
         self._prefix = f"{file}:" if several_files else ""  # of ids
+        self._names = {*map(_folded, table.names)}
         #: Columns that are paths of keys in nested objects, such as text.body.
         self._paths = {name for names in roles.values() for name in names} - set(table.names)
         self._needs_text = options.needs_text and not roles["numbers"]
         self._has_lists = False  # of labels
+        unread = {options.label_column} & {*table.names} - {*roles["text"]} if options.classes else None
+        self._unread = unread.pop() if unread else None  # column of labels beside documents to classify
+        self._classes = {name.casefold() for name in options.classes}
         #: The only column that is read, of a table whose cells are texts; else "".
         lone = table.separator and sum(map(len, roles.values())) == 1 == len(roles["text"])
         self._text = roles["text"][0] if lone and not (options.apart or options.label_separator) else ""
@@ -268,7 +278,7 @@ class _DocumentRows:
         identifier = f"{self._prefix}{number}"
         if isinstance(row, InvalidRow):
             return self._of_invalid(row, row.reason, line, identifier)
-        reason = self._no_document(row)
+        reason = self._no_document(row, line) or (SWAPPED if self._unread and self._is_swapped(row) else None)
         if not reason and self._text and not is_blank(text := row[self._text]):
             cells = row if self._options.keep_rows else None
             return Document(identifier, text, part=self._part or None, row=cells)
@@ -286,15 +296,23 @@ class _DocumentRows:
             document = document._replace(row=row)
         return self._with_list(document, place)
 
-    def _no_document(self, row: Row) -> str | None:
+    def _no_document(self, row: Row, line: int) -> str | None:
         """The header again or a row of totals; beside labels only one without a text and a label."""
         first = next((x for name in self._roles["text"] if (x := row.get(name))), "")
         if not isinstance(first, str) or len(first) > _LONGEST_NAME:
             return None
         cells = {name: cell for name, x in row.items() if (cell := (_string(x) or "").strip())}
         headed = self._table.headed and self._table.first and first.strip()
-        if headed and all(_folded(cell) == _folded(name) for name, cell in cells.items()):
-            return HEADER_AGAIN
+        texts = (_string(row.get(name)) or "" for name in self._roles["text"])
+        if headed and any(len(x) <= _LONGEST_NAME and _folded(x) in self._names for x in texts):
+            if all(_folded(cell) == _folded(name) for name, cell in cells.items()):
+                return HEADER_AGAIN
+            found = sum(_folded(cell) in self._names for cell in cells.values())
+            if found > 1 and (found == len(cells) or (found > 2 and 3 * found >= 2 * len(cells))):
+                raise InputError(
+                    f"{self._file}, {self._table.unit} {line}: a second header with other columns "
+                    f"({first_few([*cells.values()])}); save the tables above and below it in two files"
+                )
         others = [cell for cell in cells.values() if not is_total(cell, alone=True)]
         if self._options.labelled:
             named = [name for role in ("text", "label", "target") for name in self._roles[role]]
@@ -303,6 +321,15 @@ class _DocumentRows:
             return None
         numbers = not any(any(map(str.isalpha, cell)) for cell in others)
         return TOTALS if numbers and len(row) > len({*cells} & {*self._roles["id"]}) + 1 else None
+
+    def _is_swapped(self, row: Row) -> bool:
+        """Whether the text of a row is a class of the model, and its label a longer text or a number."""
+        label = (_string(row.get(self._unread or "")) or "").strip()
+        if not label or label.casefold() in self._classes:
+            return False
+        cells = [(_string(row.get(name)) or "").strip() for name in self._roles["text"]]
+        number = is_number(label) and not any(map(is_number, self._classes))
+        return any(x.casefold() in self._classes and (number or len(x) < len(label)) for x in cells)
 
     def _problem(self, row: Row) -> str | None:
         """The reason why a row is not a document, or None."""
@@ -325,12 +352,12 @@ class _DocumentRows:
         if isinstance(row, Mapping):
             beside = (_string(x) or "" for key, x in row.items() if key not in self._roles["label"])
             problem = TOTALS if any(map(is_total, beside)) else problem
+        ragged = isinstance(row, InvalidRow) and row.ragged
+        named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
+        blank = isinstance(row, Mapping) and not any((_string(row.get(x)) or "").strip() for x in named)
+        blank |= problem in (TOTALS, HEADER_AGAIN)
+        self.invalid.add(line, problem, ragged=ragged, blank=blank)
         if not self._options.reports_invalid:
-            ragged = isinstance(row, InvalidRow) and row.ragged
-            named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
-            blank = isinstance(row, Mapping) and not any((_string(row.get(x)) or "").strip() for x in named)
-            blank |= problem in (TOTALS, HEADER_AGAIN)
-            self.invalid.add(line, problem, ragged=ragged, blank=blank)
             return None
         name = self._first(row, "id") if isinstance(row, Mapping) else None
         return Document(

@@ -47,8 +47,6 @@ class LabelledRows:
     def write(self, row: Json, cells: Mapping[str, object] | None) -> None:
         """Write or collect the values of a document with its `cells` in the input, None if it is no row."""
         row, cells = dict(_flat(row)), {"id": row["id"]} if cells is None else cells
-        if reason := row.get("reason"):
-            self.say(f"note: {row['id']}: {reason}")
         if not self._inputs:
             self._begin(cells)
         if lost := cells.keys() - set(self._inputs):
