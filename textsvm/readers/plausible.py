@@ -201,8 +201,7 @@ def _in_other_columns(cells: Sequence[Sequence[str]], labels: Sequence[str]) -> 
     classes = {labels[i] for i in rows if i not in doubtful}
     texts = set(chain.from_iterable(cells[i] for i in rows if i not in doubtful))
     out = [i for i in sorted(doubtful) if labels[i] not in classes and not classes.isdisjoint(cells[i])]
-    known = sum(labels[i] in texts for i in out)
-    return out if 10 * len(out) > len(rows) and 2 * known > len(out) else []
+    return out if 10 * len(out) > len(rows) and 2 * sum(labels[i] in texts for i in out) > len(out) else []
 
 
 def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:

@@ -651,7 +651,9 @@ def _table(
     types = [_ORANGE.fullmatch(cell) for cell in first]
     if of_orange := any(match and (match[1] or match[2]) for match in types) and options.header is not False:
         first = [match[3] if match else cell for match, cell in zip(types, first, strict=True)]
-    headed = of_orange or _has_header(first, options)
+    usual = USUAL_NAMES | options.names_in(options.recorded)
+    found = bool(options.header_names) or any(x in usual or x.lower() in USUAL_NAMES for x in first)
+    headed = of_orange or (found if options.header is None else options.header is not False)
     if headed:
         if _begin_with_names(first, [cells for *_, cells in peeked], form.get("delimiter")):
             first.insert(0, "row.names")
@@ -745,15 +747,6 @@ def _header_row(
         line = peeked[place][1]
         problems.append((file.name, f"row {line} is the header; rows above it are left out: {place}"))
     return peeked[:place], peeked[place], chain(peeked[place + 1 :], rows)
-
-
-def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
-    """Whether the first row is a header: by the options, or because it has a usual or a recorded name."""
-    if options.header is not None:
-        return options.header is not False
-    recorded = options.names_in(options.recorded)
-    usual = any(cell.lower() in USUAL_NAMES or cell in recorded for cell in first)
-    return usual or bool(options.header_names)
 
 
 def _unique_names(header: Sequence[str]) -> list[str]:
