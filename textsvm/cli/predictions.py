@@ -111,8 +111,8 @@ class Printer:
         self._listed: list[Json] = []  #: Rows of JSON
         self._missing = Counter[str]()  #: Texts that are names of a missing value
         self._n_without_label = 0  #: Rows without a text, or with another number of fields
-        self._without_label: list[str] = []  #: Problems of the first of them
-        self._no_documents: list[str] = []  #: Of the first rows of totals, and the header again
+        #: Problems of the first of them, and (True) of rows of totals and of the header again
+        self._of_rows: dict[bool, list[str]] = {False: [], True: []}
         self._warned = False
         self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
@@ -205,8 +205,7 @@ class Printer:
             for _, row in documents.invalid:
                 no_document = str(row.problem).endswith((TOTALS, HEADER_AGAIN))
                 self._n_without_label += not no_document
-                first = self._no_documents if no_document else self._without_label
-                first += [str(row.problem)] * (len(first) <= FEW)
+                self._of_rows[no_document] += [str(row.problem)] * (len(self._of_rows[no_document]) <= FEW)
 
     def _rows(self, documents: Corpus) -> Iterator[Json]:
         """Printed values of each document, without its id."""
@@ -278,12 +277,12 @@ class Printer:
             )
             for message in [*messages, advice] if messages else ():
                 self._console.warn(f"drift: {message}")
-        if self._no_documents:
-            self._console.warn(f"no documents, and without a label: {first_few(self._no_documents)}")
-        if self._without_label:
+        if self._of_rows[True]:
+            self._console.warn(f"no documents, and without a label: {first_few(self._of_rows[True])}")
+        if self._of_rows[False]:
             self.failures += 1
             print_error(
-                f"{self._n_without_label:,} of the rows got no label: {first_few(self._without_label)}; "
+                f"{self._n_without_label:,} of the rows got no label: {first_few(self._of_rows[False])}; "
                 "correct them, or leave them out with --skip-invalid"
             )
 

@@ -155,8 +155,7 @@ def read_tables(
         total, first = 0, list[Row]()
         for number, line, row in table.rows:
             total += 1
-            if total <= _LOOKAHEAD and isinstance(row, Mapping):
-                first.append(row)
+            first += [row] if total <= _LOOKAHEAD and isinstance(row, Mapping) else []
             document = rows.document(number, line, row)
             if document is not None:
                 if 0 < len(spare) < SAMPLE - len(sample) * len(spare) and isinstance(row, Mapping):
@@ -265,8 +264,7 @@ class _DocumentRows:
         self._paths = {name for names in roles.values() for name in names} - set(table.names)
         self._needs_text = options.needs_text and not roles["numbers"]
         self._has_lists = False  # of labels
-        unread = {options.label_column} & {*table.names} - {*roles["text"]} if options.classes else None
-        self._unread = unread.pop() if unread else None  # column of labels beside documents to classify
+        self._unread = {options.label_column} & {*table.names} - {*roles["text"]} if options.classes else ()
         self._classes = {name.casefold() for name in options.classes}
         #: The only column that is read, of a table whose cells are texts; else "".
         lone = table.separator and sum(map(len, roles.values())) == 1 == len(roles["text"])
@@ -324,12 +322,11 @@ class _DocumentRows:
 
     def _is_swapped(self, row: Row) -> bool:
         """Whether the text of a row is a class of the model, and its label a longer text or a number."""
-        label = (_string(row.get(self._unread or "")) or "").strip()
-        if not label or label.casefold() in self._classes:
-            return False
+        label = next((_string(row.get(name or "")) or "" for name in self._unread), "").strip()
         cells = [(_string(row.get(name)) or "").strip() for name in self._roles["text"]]
         number = is_number(label) and not any(map(is_number, self._classes))
-        return any(x.casefold() in self._classes and (number or len(x) < len(label)) for x in cells)
+        found = any(x.casefold() in self._classes and (number or len(x) < len(label)) for x in cells)
+        return found and label.casefold() not in {"", *self._classes}
 
     def _problem(self, row: Row) -> str | None:
         """The reason why a row is not a document, or None."""
