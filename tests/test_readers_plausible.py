@@ -158,7 +158,7 @@ TICKETS = [
     [
         str(i),
         ("Drucker", "Netz")[i % 2],
-        ("Toner ist leer", "WLAN bricht ab")[i % 2],
+        ("Toner ging aus", "WLAN bricht ab")[i % 2],
         f"Bitte um Hilfe im Raum {i}",
     ]
     for i in range(40)
