@@ -708,10 +708,9 @@ def _split_numbers(table: TableRows, labels: Sequence[str], file: str) -> Iterat
     columns = [*zip(*(row for *_, row in table.lookahead if len(row) == len(table.names)), strict=True)]
     digits = [all(re.fullmatch(r"[-+]?\d+", cell) for cell in column) for column in columns]
     for k in range(1, len(columns) if table.separator == "," else 0):
-        names = table.names[k - 1 : k + 1]
-        if digits[k - 1] and digits[k] and len({*columns[k]}) > 2 and names[1] in labels:
+        if digits[k - 1] and digits[k] and len({*columns[k]}) > 2 and table.names[k] in labels:
             number = f"a number such as {columns[k - 1][0]},{columns[k][0]}, which needs quotes"
-            yield f"columns {names[0]} and {names[1]} of {file} may be {number}; or name other columns"
+            yield f"columns {k} and {k + 1} of {file} may be {number}; or name other columns"
 
 
 def _header_row(
