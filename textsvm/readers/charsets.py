@@ -64,7 +64,7 @@ _LETTERS = {
     **{"cp1257": _BALTIC, "cp775": _BALTIC, "cp1255": _HEBREW, "cp862": _HEBREW},
 }
 #: Words with their punctuation, and punctuation around and within them.
-_TOKEN = re.compile(r"[A-Za-z]*[\x80-\uffff][A-Za-z\x80-\uffff]*")
+_TOKEN = re.compile(r"(?<![A-Za-z\x80-\uffff])[A-Za-z]*[\x80-\uffff][A-Za-z\x80-\uffff]*")
 _AROUND = re.compile("^[„“‚‘’«»–—•…©®°§€£¿¡×÷±\xa0]+|[”“’‘»«…–—•°²³ªº®™€½¼¾×\xa0]+$")
 _WITHIN = re.compile("[’‘–—…·\xa0]+")
 _LEAST_GAIN = 0.1  #: Least share of the words that another charset must explain in addition
