@@ -411,7 +411,7 @@ train t.csv  =>  2 of the 40 rows of t\.csv have no text \(lines 2, 3\).*--skip-
 evaluate m.textsvm t.csv  =>  2 of the 40 rows.*--skip-invalid  =>  $HOLES
 train t.csv  =>  8 of (the )?40 rows.*lines 2, 7.*needs quotes.*--table  =>  $RAGGED
 cv t.csv --kernel spectrum:2  =>  8 of (the )?40 rows.*needs quotes.*--table  =>  $RAGGED
-predict m.textsvm t.csv  =>  line 2.*fields  =>  $RAGGED  =>  40
+predict m.textsvm t.csv  =>  8 of the 40 rows.*lines 2, 7.*semicolons  =>  $RAGGED  =>  40
 predict m.textsvm t.csv  =>  line 3.*empty  =>  id,text\n1,fine\n2,\n3,poor\n  =>  3
 predict m.textsvm t.jsonl  =>  line 2.*text  =>  {"text": "fine"}\n{"text": null}\n{"text": "poor"}\n  =>  3
 predict m.textsvm t.jsonl  =>  line 2  =>  {"text": "fine"}\n{"id": 7}\n{"text": "poor"}\n  =>  3
@@ -1209,15 +1209,15 @@ MISTAKES = [
     *(
         Mistake(f"predict m.textsvm {name}", says, {name: content}, rows=rows)
         for name, content, says, rows in [
-            ("t.txt", b" \t \n\n", "no text and got no label", 1),
-            ("t.txt", "\u200b\ufeff \u00a0".encode(), "no text and got no label", 1),
-            ("t.txt", b"\xef\xbb\xbf", "no text and got no label", 1),
+            ("t.txt", b" \t \n\n", "its text is empty; correct", 1),
+            ("t.txt", "\u200b\ufeff \u00a0".encode(), "its text is empty; correct", 1),
+            ("t.txt", b"\xef\xbb\xbf", "its text is empty; correct", 1),
             ("t.csv", b"text,label\n", r"t\.csv holds no document", 0),
             ("t.csv", b"\xef\xbb\xbf", r"t\.csv is empty", 0),
-            ("t.csv", "text\n\u200b\nfine\n".encode(), "1 of the rows have no text", 2),
-            ("t.txt", b"\n\n\n", "no text and got no label", 1),
+            ("t.csv", "text\n\u200b\nfine\n".encode(), "1 of the rows got no label", 2),
+            ("t.txt", b"\n\n\n", "its text is empty; correct", 1),
             ("n/a.txt", b"", "is empty", 0),
-            ("n/a.txt", b"  \n", "no text and got no label", 1),
+            ("n/a.txt", b"  \n", "its text is empty; correct", 1),
         ]
     ),
     *(
