@@ -61,7 +61,8 @@ def _lawful(result):
     if result.returncode == 0:
         assert not any(line.startswith("textsvm: ") for line in messages), messages
         if "--json" in result.args:
-            for text in [result.stdout] if result.stdout[:1] != b"{" else result.stdout.splitlines():
+            texts = result.stdout.splitlines() if result.stdout[:1] == b"{" else [result.stdout]
+            for text in texts if result.stdout[:1] in (b"{", b"[") else ():  # no model, no empty output
                 json.loads(text, parse_constant=float.fromhex)  # ValueError for NaN
     return result
 

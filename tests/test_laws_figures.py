@@ -84,7 +84,7 @@ def test_comparison(corpus, tmp_path):
     values = report("compare", corpus, *READ, *FAST, "--cv", "3", "--report", page)
     shown, html = lines("compare", corpus, *READ, *FAST, "--cv", "3"), page.read_text("utf-8")
     machine = cross_validate(SVC(Spectrum(3), device="cpu"), TEXTS, LABELS, cv=3)
-    ours = next(row for row in values["classifiers"] if row["ours"])
+    ours = next(row for row in values["classifiers"] if row["is_textsvm"])
     assert ours["accuracy"] == machine.pooled["accuracy"]
     assert ours["macro_f1"] == pytest.approx(machine.pooled["macro_f1"])
     first = values["classifiers"][0]["accuracy"]

@@ -503,7 +503,7 @@ def test_documents_without_a_label_are_counted_in_a_note(name, tmp_path):
     (tmp_path / "c.csv").write_text("\n".join(["text,label", *rows]))
     made = run("train", tmp_path / name, "--multilabel", "-o", tmp_path / "m")
     assert made.returncode == 0, made.stderr.decode()
-    assert b"note: 10 of 30 documents have no label\n" in made.stderr
+    assert b"note: 10 of 30 documents have no label: the answer is no for each\n" in made.stderr
     assert load(tmp_path / "m").predict(["banana 0", "kitten 1", "monday 2"]) == [(), ("a",), ("a", "b")]
 
 

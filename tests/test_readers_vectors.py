@@ -323,7 +323,7 @@ def test_columns_of_several_paths_and_vectors_beside(tmp_path):
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ("a,Hi,one,,2", r"x\.csv, line 2 left out: its 'hour' is empty"),
+        ("a,Hi,one,,2", r"x\.csv, line 2 left out: its number 'hour' is empty"),
         ("a,Hi,one,late,2", "'hour' is 'late'"),
         ("a,Hi,one,1,inf", "'size' is 'inf'"),
     ],

@@ -152,7 +152,7 @@ def _class_mixes(rule: Rule) -> tuple[Floats, list[Any]]:
 def _heaviest(table: FeatureWeights, mixes: Floats, n: int, count: Count) -> list[list[Feature]]:
     """The heaviest features of a table for each class."""
     substrings, of_classes = table.kind.endswith("substrings"), list[dict[int, float]]()
-    most = min(CANDIDATES * max(n, 30) if substrings else n, len(table.weights))
+    most = min(CANDIDATES * max(n, 30) if substrings else n, table.weights.shape[0])
     for mix in mixes:
         weights = table.weights @ mix
         heavy = np.flatnonzero(weights >= np.partition(weights, -most)[-most]) if most else np.arange(0)

@@ -125,7 +125,7 @@ def _delimiter(head: str) -> str:
             widths = Counter(len(row) for row in islice(_head_rows(head, delimiter), 20) if row)
             width = max(widths, key=lambda width: (width > 1, widths[width], width), default=1)
             share = widths[width] / widths.total() if width > 1 else 0
-            return share, width, -head.count(f"{delimiter} ")
+            return share, width, -head.count(f"{delimiter} ") if share else 0
         return 0, 0, 0
 
     return max(DELIMITERS, key=fields)

@@ -220,7 +220,9 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     if not any(file.size for file in inputs.files):
         if inputs.problems:
             raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
-        raise InputError(f"{inputs.source} is empty: there is no document in it")
+        name = next((x for x in options.named.values() if isinstance(x, str) and " " in x), "")
+        note = f" ({name!r} is read as the name of a column, not as a text)" if name else ""
+        raise InputError(f"{inputs.source} is empty: there is no document in it{note}")
     if options.encoding:
         if options.format in (None, "mail") and all(is_mail(file.head) for file in inputs.files[:10]):
             raise InputError(f"{inputs.source} is mail, which names its charsets; leave out --encoding")
