@@ -1,18 +1,20 @@
 """The filter between mail servers: content filters by SMTP and LMTP, and as a milter."""
 
 import asyncio
+import os
 import shutil
 import smtplib
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import pytest
-from mail_servers import HAM, SPAM, UNSURE, VERSION, free_port, toy, until
+from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, VERSION, free_port, toy, until
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 
@@ -301,6 +303,32 @@ def test_a_milter_answers_about_the_message_in_progress_before_it_ends(tmp_path)
         for mta in (busy, idle):
             mta.line.close()
     assert connection_refused(path)
+
+
+def test_a_milter_takes_the_socket_of_a_dead_server_and_of_no_other(mta, tmp_path):
+    path, run = mta.line.getpeername(), [sys.executable, str(ROOT / "tests/mail_servers.py")]
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
+
+    def refusal(address):
+        command = [*run, str(tmp_path / "second"), f"milter={address}"]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=30)
+        assert result.returncode == 1
+        return result.stderr.splitlines()[-1]
+
+    main = str(tmp_path / "socket")
+    for address in (path, main):
+        assert refusal(address).endswith(
+            f"a server listens at {address} already; stop it first, or give another path"
+        )
+        assert not connection_refused(address)
+    (tmp_path / "file").write_text("precious")
+    assert "is not a socket" in refusal(tmp_path / "file")
+    assert mta.message([(b"Subject", b"offer")], b"Cheap pills\r\n")[1] == b"a"
+    dead = str(tmp_path / "dead")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(dead)
+    with toy(tmp_path / "third", f"milter={dead}"):
+        until(lambda: not connection_refused(dead))
 
 
 @pytest.mark.skipif(shutil.which("miltertest") is None, reason="needs miltertest (Debian: miltertest)")

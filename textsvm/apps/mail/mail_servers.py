@@ -16,10 +16,11 @@ import os
 import smtplib
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
-from textsvm.apps.mail.server import STOP_TIMEOUT, listen_tcp
+from textsvm.apps.mail.server import STOP_TIMEOUT, clear_socket, listen_tcp
 from textsvm.apps.mail.spamd import LARGEST, Refused, ascii_line
 from textsvm.errors import InputError, os_errors
 
@@ -147,14 +148,15 @@ async def milter(address: str, classify: Classify) -> Close:
         server = await asyncio.start_server(answer, sock=listen_tcp(int(address)))
     else:
         with os_errors(f"cannot listen at {address}"):
+            clear_socket(Path(address))
             server = await asyncio.start_unix_server(answer, address)
             os.chmod(address, 0o660)
 
     async def close() -> None:
-        server.close()
-        if not address.isdecimal():
+        if not address.isdecimal():  # before the close, after which another server may listen there
             with suppress(OSError):
                 os.unlink(address)
+        server.close()
         end = loop.time() + STOP_TIMEOUT
         while connections:
             for task, connection in connections.items():

@@ -513,7 +513,7 @@ def listen(path: Path) -> socket.socket:
         lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         if not try_lock(lock):
             raise _already_running(path)
-        _clear(path)
+        clear_socket(path)
         listener, mask = socket.socket(socket.AF_UNIX), os.umask(0o177)
         try:
             listener.bind(os.fspath(path))
@@ -523,14 +523,14 @@ def listen(path: Path) -> socket.socket:
         return listener
 
 
-def _clear(path: Path) -> None:
-    """Remove the socket of a server that has died."""
+def clear_socket(path: Path) -> None:
+    """Remove the socket of a server that has died; raise InputError if one lives."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise InputError(f"{path} is not a socket; move it away, or give another --socket")
+        raise InputError(f"{path} is not a socket; move it away, or give another path")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
@@ -544,7 +544,7 @@ def _clear(path: Path) -> None:
 
 
 def _already_running(path: Path) -> InputError:
-    return InputError(f"a server listens at {path} already; stop it first, or give another --socket")
+    return InputError(f"a server listens at {path} already; stop it first, or give another path")
 
 
 def listen_tcp(port: int) -> socket.socket:
