@@ -8,6 +8,7 @@ import smtplib
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -503,11 +504,12 @@ MOVE = """
 import imaplib, sys
 mail = imaplib.IMAP4("127.0.0.1")
 mail.login("anna", "x")
-mail.create("Junk")
-mail.select(sys.argv[1])
+for name in ("Junk", "Trash", "Deleted Items"):
+    mail.create(f'"{name}"')
+mail.select(f'"{sys.argv[1]}"')
 newest = mail.search(None, "ALL")[1][0].split()[-1]
 sys.stdout.buffer.write(mail.fetch(newest, "(BODY.PEEK[])")[1][0][1].replace(b"\\r\\n", b"\\n"))
-assert mail.copy(newest, sys.argv[2])[0] == "OK"
+assert mail.copy(newest, f'"{sys.argv[2]}"')[0] == "OK"
 mail.store(newest, "+FLAGS", "\\\\Deleted")
 mail.expunge()
 mail.logout()
@@ -519,7 +521,7 @@ mail.logout()
 @needs("doveadm")
 @needs("sievec")
 def test_a_new_machine_learns_from_moves(machine, folder):
-    """Into Junk and out of it by IMAP, also while the server is down."""
+    """Into Junk and out of it by IMAP, also while the server is down, and not from Junk into Trash."""
     machine.run("adduser --quiet anna textsvm")
     by_dovecot(machine)
     anna = Anna(machine)
@@ -530,13 +532,18 @@ def test_a_new_machine_learns_from_moves(machine, folder):
     assert b"\nX-Textsvm: " in anna.mails()[0]
 
     def moved(source, target):
-        return machine.run(f"python3 {folder}/move.py {source} {target} > {folder}/moved")
+        return machine.run(f"python3 {folder}/move.py '{source}' '{target}' > {folder}/moved")
 
     def kind():
         return machine.run(f"textsvm-mail-client -t --store /var/lib/textsvm {folder}/moved || true")[:1]
 
     moved("INBOX", "Junk")
     until(lambda: kind() == "S")
+    for trash in ("Trash", "Deleted Items"):
+        moved("Junk", trash)
+        time.sleep(1)  # a lesson is in use within half a second
+        assert kind() == "S"
+        moved(trash, "Junk")
     moved("Junk", "INBOX")
     until(lambda: kind() == "H")
     machine.run("systemctl stop textsvm-mail.service")
