@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from mail_servers import HAM, ROOT, SPAM, VERSION, free_port, toy, until
-from test_mail_recipes import needs, recipe
+from test_mail_recipes import PAGE, needs, recipe
 from test_mail_servers import Next, connection_refused, crlf, listening
 
 pytestmark = pytest.mark.slow
@@ -497,6 +497,31 @@ def stop_and_learn(way, machine, folder, anna):
     ask = f"textsvm-mail-client -t --store /var/lib/textsvm {folder}/mails/1"
     assert machine.run(f"{ask} || true").startswith("S ")
     until(lambda: anna.delivered() and len(anna.mails()) == n + 1, 60)
+
+
+@as_root
+@needs_postfix
+@needs("maildrop")
+def test_maildrop_and_accounts_outside_of_the_group(machine, folder):
+    """Their mail bounces, as the page says, until they are in the group or an alias of an account in it."""
+    assert "an account outside of the group would bounce" in PAGE.replace("\n", " ")
+    by_maildrop(machine)
+    machine.run("postconf -e myorigin=example.org alias_maps=hash:/etc/aliases")
+    machine.run("echo 'games: anna' > /etc/aliases; newaliases; systemctl restart postfix.service")
+    anna = Anna(machine)
+    (folder / "mail").write_bytes(HAM)
+
+    def send(name):
+        command = "swaks --silent 2 --server 127.0.0.1 --from root@example.org"
+        machine.run(f"{command} --to {name}@example.org --data @{folder}/mail")
+
+    send("anna")
+    until(lambda: "status=bounced" in machine.path("/var/log/mail.log").read_text())
+    assert anna.mails() == []
+    machine.run("adduser --quiet anna textsvm")
+    for count, name in enumerate(("anna", "games"), 1):
+        send(name)
+        until(lambda count=count: len(anna.mails()) == count)
 
 
 #: Moves anna's newest message from a folder to another by IMAP, and prints the message.
