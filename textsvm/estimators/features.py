@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -190,10 +191,9 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
         own = vars(self).get("_sklearn_output_config", {}).get("transform")
         if (own or get_config()["transform_output"]) != "pandas":
             return matrix
-        from pandas import DataFrame, Series
-
-        index = X.index if isinstance(X, DataFrame | Series) else None
-        return DataFrame.sparse.from_spmatrix(matrix, index, self.get_feature_names_out())
+        pandas = import_module("pandas")
+        index = X.index if isinstance(X, pandas.DataFrame | pandas.Series) else None
+        return pandas.DataFrame.sparse.from_spmatrix(matrix, index, self.get_feature_names_out())
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """The substring of every column, an object array; with "intersection" also the count: "an>=2".

@@ -11,8 +11,9 @@ import csv
 import io
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, time
 from importlib import import_module
 from importlib.util import find_spec
@@ -46,6 +47,42 @@ class Cells(list[str]):
     """Cells of a row; `raw` is its text in CSV and TSV, with its line end and empty lines before it."""
 
     raw = ""
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """Form of a table of CSV, TSV or a spreadsheet, for output that keeps it."""
+
+    file: File
+    names: Sequence[str]
+    header_line: int  #: 0 without a header
+    header: str  #: Text of the header of CSV and TSV
+    format: str = "excel"  #: "csv", "tsv" or "excel"
+    delimiter: str = ""  #: Of CSV and TSV
+    sheet: str = ""
+    left: int = 0  #: First column of the sheet, from 0
+
+    @property
+    def dialect(self) -> tuple[str, str, int]:
+        """Equal for tables whose rows can be written below each other as they are."""
+        return self.header, self.delimiter, len(self.names)
+
+
+class SourceRow(dict[str, Any]):
+    """Cells of a row by name, the form of its table, the number of its line, and its text (`Cells.raw`)."""
+
+    def __init__(self, cells: Cells, form: TableForm, line: int) -> None:
+        super().__init__(zip(form.names, cells, strict=False))
+        self.form, self.line, self.raw, self.fields = form, line, cells.raw, cells
+
+
+@dataclass(frozen=True)
+class InvalidRow:
+    """A row that cannot be split into fields."""
+
+    reason: str
+    ragged: bool = False  #: Whether it has too few or too many fields
+    row: SourceRow | None = None
 
 
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.

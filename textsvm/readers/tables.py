@@ -47,7 +47,15 @@ from textsvm.readers.corpus import (
     parse_weight,
     split_label,
 )
-from textsvm.readers.delimited import USUAL_NAMES, CellRow, Cells, header_format
+from textsvm.readers.delimited import (
+    USUAL_NAMES,
+    CellRow,
+    Cells,
+    InvalidRow,
+    SourceRow,
+    TableForm,
+    header_format,
+)
 from textsvm.readers.files import ARROW, OFFICE, ZIP, File, check_expansion, iterate_lines, with_progress
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
 from textsvm.readers.plausible import check_cents, check_texts, decimal_mark, is_total
@@ -210,42 +218,6 @@ def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file
     )
 
 
-@dataclass(frozen=True)
-class TableForm:
-    """Form of a table of CSV, TSV or a spreadsheet, for output that keeps it."""
-
-    file: File
-    names: Sequence[str]
-    header_line: int  #: 0 without a header
-    header: str  #: Text of the header of CSV and TSV
-    format: str = "excel"  #: "csv", "tsv" or "excel"
-    delimiter: str = ""  #: Of CSV and TSV
-    sheet: str = ""
-    left: int = 0  #: First column of the sheet, from 0
-
-    @property
-    def dialect(self) -> tuple[str, str, int]:
-        """Equal for tables whose rows can be written below each other as they are."""
-        return self.header, self.delimiter, len(self.names)
-
-
-class SourceRow(dict[str, Any]):
-    """Cells of a row by name, the form of its table, the number of its line, and its text (`Cells.raw`)."""
-
-    def __init__(self, cells: Cells, form: TableForm, line: int) -> None:
-        super().__init__(zip(form.names, cells, strict=False))
-        self.form, self.line, self.raw, self.fields = form, line, cells.raw, cells
-
-
-@dataclass(frozen=True)
-class InvalidRow:
-    """A row that cannot be split into fields."""
-
-    reason: str
-    ragged: bool = False  #: Whether it has too few or too many fields
-    row: SourceRow | None = None
-
-
 NamedRow = tuple[int, int, Row | InvalidRow]  #: The same with its fields by name
 
 
@@ -305,8 +277,8 @@ class _DocumentRows:
         if headed and any(len(x) <= _LONGEST_NAME and _folded(x) in self._names for x in texts):
             if all(_folded(cell) == _folded(name) for name, cell in cells.items()):
                 return HEADER_AGAIN
-            found = sum(_folded(cell) in self._names for cell in cells.values())
-            if found > 1 and (found == len(cells) or (found > 2 and 3 * found >= 2 * len(cells))):
+            n_names = sum(_folded(cell) in self._names for cell in cells.values())
+            if n_names > 1 and (n_names == len(cells) or (n_names > 2 and 3 * n_names >= 2 * len(cells))):
                 raise InputError(
                     f"{self._file}, {self._table.unit} {line}: a second header with other columns "
                     f"({first_few([*cells.values()])}); save the tables above and below it in two files"
@@ -325,8 +297,8 @@ class _DocumentRows:
         label = next((_string(row.get(name or "")) or "" for name in self._unread), "").strip()
         cells = [(_string(row.get(name)) or "").strip() for name in self._roles["text"]]
         number = is_number(label) and not any(map(is_number, self._classes))
-        found = any(x.casefold() in self._classes and (number or len(x) < len(label)) for x in cells)
-        return found and label.casefold() not in {"", *self._classes}
+        is_class = any(x.casefold() in self._classes and (number or len(x) < len(label)) for x in cells)
+        return is_class and label.casefold() not in {"", *self._classes}
 
     def _problem(self, row: Row) -> str | None:
         """The reason why a row is not a document, or None."""
@@ -649,8 +621,8 @@ def _table(
     if of_orange := any(match and (match[1] or match[2]) for match in types) and options.header is not False:
         first = [match[3] if match else cell for match, cell in zip(types, first, strict=True)]
     usual = USUAL_NAMES | options.names_in(options.recorded)
-    found = bool(options.header_names) or any(x in usual or x.lower() in USUAL_NAMES for x in first)
-    headed = of_orange or (found if options.header is None else options.header is not False)
+    has_names = bool(options.header_names) or any(x in usual or x.lower() in USUAL_NAMES for x in first)
+    headed = of_orange or (has_names if options.header is None else options.header is not False)
     if headed:
         if _begin_with_names(first, [cells for *_, cells in peeked], form.get("delimiter")):
             first.insert(0, "row.names")

@@ -8,6 +8,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib import import_module
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -191,10 +192,9 @@ class ProgressBars:
             end = "\n" if self._ended else ""
             print(f"{start}{stage:12} {share:4.0%}", end=end, file=sys.stderr, flush=True)
             return
-        from IPython.display import HTML, display
-
-        bar = HTML(f"<progress value={share:.3f}></progress> {safe(stage)}")
+        shown = import_module("IPython.display")
+        bar = shown.HTML(f"<progress value={share:.3f}></progress> {safe(stage)}")
         if self._output is None:
-            self._output = display(bar, display_id=True)
+            self._output = shown.display(bar, display_id=True)
         else:
             self._output.update(bar)

@@ -17,7 +17,7 @@ from textsvm.arrays import Json
 from textsvm.errors import InputError, first_few
 from textsvm.readers.charsets import byte_order_mark, decode
 from textsvm.readers.corpus import NumberCell
-from textsvm.readers.tables import SourceRow, TableForm
+from textsvm.readers.delimited import SourceRow, TableForm
 from textsvm.reporting.tables import DIALECTS, fill, line_of, quoted, write_table
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")  #: Label that a spreadsheet shows as it is written
