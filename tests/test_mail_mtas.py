@@ -201,6 +201,32 @@ def test_postfix_and_the_content_filter(folder, postfix):
         assert of(kept, b"offer") == of(kept, b"forged") == SAID
 
 
+@as_root
+@needs_postfix
+def test_a_recipient_that_must_wait_doubles_no_mail(folder, postfix):
+    """The next server takes a recipient and not the other; in one transaction both would wait."""
+    server, kept = postfix
+    port, back = free_port(), free_port()
+
+    def ports(text):
+        return text.replace("10025", str(port)).replace("10026", str(back))
+
+    later = "check_recipient_access,inline:{{later@example.org=450 later}},permit_mynetworks"
+    again = ports(recipe("smtp/master.cf")).replace(" y ", " n ").replace("permit_mynetworks", later, 1)
+    with toy(folder / "socket", f"smtp={port},127.0.0.1:{back}"):
+        server.start(ports(recipe("smtp/main.cf")), again)
+        with smtplib.SMTP("127.0.0.1", server.port, timeout=20) as line:
+            line.sendmail("a@example.net", ["b@example.org", "later@example.org"], crlf(SPAM))
+
+        def tried_twice():
+            subprocess.run([Path(POSTFIX).with_name("postqueue"), "-c", server.config, "-f"], check=True)
+            return len(re.findall("to=<later@.*status=deferred", server.log())) > 1
+
+        until(lambda: tried_twice() and kept)
+        assert [recipients for _, recipients, _ in kept] == [["b@example.org"]]
+        assert "to=<b@example.org>" in server.log()
+
+
 # A new machine, which follows the page
 
 
