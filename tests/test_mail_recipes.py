@@ -130,6 +130,13 @@ def test_systemd_units(down):
     assert [line for line in lines if "textsvm-mail" in line] == []
 
 
+def test_units_have_memory_for_the_connections_of_postfix():
+    """20 mails of 30 MB at once take 1.3 GB."""
+    package = (ROOT / "packaging/debian/textsvm-mail.service").read_text(encoding="utf-8")
+    for unit in (package, recipe("textsvm-mail.service"), recipe("system/textsvm-mail.service")):
+        assert int(re.search(r"^MemoryMax=(\d+)G$", unit, re.MULTILINE)[1]) * 2**30 > 1.3e9
+
+
 @needs("systemd-socket-activate")
 def test_systemd_starts_the_server_for_the_first_client(down):
     down.socket.parent.mkdir(parents=True)
