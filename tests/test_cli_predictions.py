@@ -319,6 +319,22 @@ def test_a_workbook_keeps_its_sheets_and_styles(place, tmp_path):
     assert sheet["B7"].value == "=1+1"
 
 
+@pytest.mark.parametrize("name", ["t.txt", "t.dat", "-"])
+@pytest.mark.parametrize("titles", ["", "Export of May\n\n"])
+def test_a_table_of_the_columns_of_the_model_is_not_one_text(name, titles, place, tmp_path):
+    """A text that has no such line is one, and --format file confirms one that has."""
+    content = f"{titles}nr;body;kind\n1;win cash;\n2;lunch;\n".encode()
+    (tmp_path / "t").with_suffix(name[1:] or ".none").write_bytes(content)
+    if titles:
+        message = fails("predict", place / "m", name, cwd=tmp_path, stdin=content)
+        assert "names the columns of the model" in message
+        assert (
+            run("predict", place / "m", name, "--format", "file", cwd=tmp_path, stdin=content).returncode == 0
+        )
+    prose = b"nobody; a word\nwin cash now\n"
+    assert json.loads(run("predict", place / "m", "-", stdin=prose).stdout)["label"] == "spam"
+
+
 def test_a_workbook_becomes_csv_of_german_excel(place, tmp_path):
     book = openpyxl.Workbook()
     for row in (["nr", "body"], [2.5, "win cash; now"], [3, "lunch"]):

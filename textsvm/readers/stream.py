@@ -22,7 +22,7 @@ from typing import IO, Any
 from textsvm.errors import InputError
 from textsvm.readers.charsets import NOT_UTF_8, byte_order_mark, wrong_charset
 from textsvm.readers.corpus import Corpus, Document, ReadOptions, build_corpus, printable_id, reading_line
-from textsvm.readers.delimited import header_format
+from textsvm.readers.delimited import DELIMITERS, header_format
 from textsvm.readers.files import (
     ARROW,
     HEAD,
@@ -52,6 +52,7 @@ _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines", "plain", "paragraphs")
 STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "libsvm", "npy")
 #: Advice where a file of several lines is read as one document.
 ONE_DOCUMENT = "--format lines reads one per line, --format file confirms it"
+_HEADER_LINES, _LONGEST_NAME = 20, 40  #: Lines in which a header is looked for, and symbols of a name
 MAX_DOCUMENTS = 8192  #: Maximum number of documents that are read ahead
 MAX_SYMBOLS = 1 << 26  #: Maximum symbols of the documents that are read ahead
 WAIT = 0.005  #: Seconds between looks at a full queue
@@ -273,6 +274,8 @@ def _items(paths: list[str], options: ReadOptions) -> Iterator[_Item]:
 
 
 def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]:
+    if Path(path).name.startswith("~$"):
+        raise InputError(f"{path} is a lock file of a document that is open; name the document itself")
     inputs = _open(path, options)
     format = detect_format(inputs, options)
     if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
@@ -300,6 +303,11 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
         name = printable_id(_id(path, document, inputs, prefix))
         if format == "file" != options.format and not several:
             lines = document.text.strip().count("\n") + 1
+            if row := _header_in(document.text, options.names_in({"text": options.recorded.get("text", "")})):
+                raise InputError(
+                    f"{path} is read as one text, but its line {row} names the columns of the model; read it "
+                    "as a table with --format csv, or confirm it with --format file"
+                )
             if lines > 1:
                 yield f"warning: {name}: it is read as one document of {lines:,} lines; {ONE_DOCUMENT}"
         yield document if name == document.id else document._replace(id=name)
@@ -321,6 +329,16 @@ def _open(path: str, options: ReadOptions) -> InputFiles:
         if stat.S_ISFIFO(Path(path).stat().st_mode):
             return open_stream(open(path, "rb"), path, options)
     return (files_on_disk(Path(path)) if is_large(path) else None) or read_files(path)
+
+
+def _header_in(text: str, columns: set[str]) -> int:
+    """The line of the first ones that has all columns among short cells; 0 if there is none."""
+    for number, line in enumerate(text.split("\n", _HEADER_LINES)[:_HEADER_LINES] if columns else (), 1):
+        for delimiter in DELIMITERS:
+            cells = [cell.strip(' "\r') for cell in line.split(delimiter)]
+            if len(cells) > 1 and columns.issubset(cells) and max(map(len, cells)) <= _LONGEST_NAME:
+                return number
+    return 0
 
 
 def _id(path: str, document: Document, inputs: InputFiles, prefix: str) -> str:
