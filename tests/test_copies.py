@@ -95,6 +95,16 @@ def test_compiled_letters_have_the_digests_of_letters_found_by_python(rows, seve
     assert by_python.tolist() == compiled.tolist()
 
 
+def test_control_characters_are_no_letters():
+    """Also beside a text that is not ASCII, with which the compiled form reads them."""
+    for code in (*range(33), 127):
+        for rows in (["\x80", f"0{chr(code)}"], ["x", f"0{chr(code)}b"], [chr(code), "\u00e9"]):
+            compiled = copies._digests(rows, 2, False).tolist()
+            assert copies._digests(rows, 2, True).tolist() == compiled
+    a, b = text_digests(["a fi\x1fne day", "a fine day"])
+    assert a == b
+
+
 def test_compiled_digests_are_those_of_blake2b():
     """Also at the borders of its blocks of 128 bytes."""
     sizes = np.array([0, 1, 127, 128, 129, 0, 255, 256, 257, 1000, *range(90)])

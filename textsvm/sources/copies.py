@@ -30,7 +30,7 @@ from textsvm.text.normal_form import normal_form, normalise
 
 #: Non-ASCII punctuation and spaces that NFKC keeps.
 _MARKS = re.compile("[\u00a1-\u00bf\u2000-\u206f\u3000-\u3004\u3008-\u303f]+")
-_BESIDE_LETTERS = (string.punctuation + string.whitespace).encode()
+_BESIDE_LETTERS = string.punctuation.encode() + bytes([*range(33), 127])  # with control characters
 _DIGITS = string.digits.encode()
 #: ASCII in lower case; 255 for punctuation and spaces.
 _KEPT = np.array(
