@@ -335,7 +335,7 @@ def _header_in(text: str, columns: set[str]) -> int:
     """The line of the first ones that has all columns among short cells; 0 if there is none."""
     for number, line in enumerate(text.split("\n", _HEADER_LINES)[:_HEADER_LINES] if columns else (), 1):
         for delimiter in DELIMITERS:
-            cells = [cell.strip(' "\r') for cell in line.split(delimiter)]
+            cells = [cell.strip('"\r') for cell in line.split(delimiter)]  # no blanks, as in a sentence
             if len(cells) > 1 and columns.issubset(cells) and max(map(len, cells)) <= _LONGEST_NAME:
                 return number
     return 0
