@@ -348,7 +348,8 @@ def test_hold_out_and_comparison_part_no_group(tmp_path):
             for entry in found["classifiers"]:
                 assert entry["accuracy"] < 0.75 if grouped else entry["accuracy"] > 0.9
     few = table(tmp_path / "few.csv", *novels(3, 3, 4))
-    assert "both need each of the 3 classes" in fails("train", *few, "--groups", "book", "--holdout", "0.2")
+    message = fails("train", *few, "--groups", "book", "--holdout", "0.2")
+    assert "both parts need each of the 3 classes; add documents, or change the share" in message
 
 
 def test_update_keeps_groups_together(tmp_path):

@@ -521,8 +521,8 @@ def _drawn(console: Console, corpus: Corpus, groups: Ints | None, share: float, 
     n, n_classes, n_test = len(candidates), len(set(stratify)) or 1, ceil(share * len(candidates))
     if min(n_test, n - n_test) < n_classes:
         raise InputError(
-            f"--holdout {share:g} cannot be drawn: of {n:,} {unit}s of classes of several it holds out "
-            f"{n_test:,}, leaves for training {n - n_test:,}, and both need each of the {n_classes} classes"
+            f"--holdout {share:g} cannot be drawn: {n_test:,} of {n:,} {unit}s held out leave {n - n_test:,} "
+            f"and both parts need each of the {n_classes} classes; add documents, or change the share"
         )
     test = shuffle_split(len(candidates), share, seed, stratify or None)[1]
     held = np.isin(groups, groups[first[[candidates[i] for i in test]]])

@@ -111,8 +111,8 @@ class Printer:
         self._listed: list[Json] = []  #: Rows of JSON
         self._missing = Counter[str]()  #: Texts that are names of a missing value
         self._n_without_label = 0  #: Rows without a text, or with another number of fields
-        #: Problems of the first of them, and (True) of rows of totals and of the header again
-        self._of_rows: dict[bool, list[str]] = {False: [], True: []}
+        self._without_label: list[str] = []  #: Problems of the first of them
+        self._no_documents: list[str] = []  #: Of the first rows of totals and of the header again
         self._warned = False
         self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
@@ -157,15 +157,9 @@ class Printer:
                 labels = () if classes is None else [*map(str, classes), UNSURE, "rest"]
                 console = self._console
                 self._table = LabelledRows(
-                    stream,
-                    console.say,
-                    console.count,
-                    self._format,
-                    names,
-                    labels,
-                    self._least is None,
+                    stream, console.say, console.count, self._format, names, labels, self._least is None,
                     **self._written,
-                )
+                )  # fmt: skip
             printed = self._printed(batches)
             if self._least is not None:
                 rows = (pair for pairs in printed for pair in pairs if "confidence" in pair[0])
@@ -202,10 +196,11 @@ class Printer:
                 documents if self._pieces is None or not len(documents) else documents.cut(self._pieces)
             )
             yield _with_invalid(documents, self._rows(documents) if len(documents) else iter(()), self.model)
-            for _, row in documents.invalid:
-                no_document = str(row.problem).endswith((TOTALS, HEADER_AGAIN))
+            for problem in (str(row.problem) for _, row in documents.invalid):
+                no_document = problem.endswith((TOTALS, HEADER_AGAIN))
                 self._n_without_label += not no_document
-                self._of_rows[no_document] += [str(row.problem)] * (len(self._of_rows[no_document]) <= FEW)
+                first = self._no_documents if no_document else self._without_label
+                first += [problem] * (len(first) <= FEW)
 
     def _rows(self, documents: Corpus) -> Iterator[Json]:
         """Printed values of each document, without its id."""
@@ -277,12 +272,12 @@ class Printer:
             )
             for message in [*messages, advice] if messages else ():
                 self._console.warn(f"drift: {message}")
-        if self._of_rows[True]:
-            self._console.warn(f"no documents, and without a label: {first_few(self._of_rows[True])}")
-        if self._of_rows[False]:
+        if self._no_documents:
+            self._console.warn(f"no documents, and without a label: {first_few(self._no_documents)}")
+        if self._without_label:
             self.failures += 1
             print_error(
-                f"{self._n_without_label:,} of the rows got no label: {first_few(self._of_rows[False])}; "
+                f"{self._n_without_label:,} of the rows got no label: {first_few(self._without_label)}; "
                 "correct them, or leave them out with --skip-invalid"
             )
 

@@ -162,7 +162,11 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     if not corpus.labels or not len(corpus.texts) or len(labels) < FEW:
         return corpus
     columns = [column for column in (corpus.columns or {}).values() if isinstance(column, Sequence)]
-    cells = [*zip(*columns, strict=True)] if columns else [text.split("\n") for text in corpus.texts]
+    apart = columns or ([] if len(_columns(corpus, "text")) > 1 else [corpus.texts])
+    pairs = (pair for column in apart for pair in zip(column, labels, strict=True))
+    if apart and not any(0 < len(cell) < len(label) for cell, label in pairs):
+        return corpus  # without a copy of stored texts
+    cells = [*zip(*apart, strict=True)] if apart else [text.split("\n") for text in corpus.texts]
     texts_of, labels_of = defaultdict[str, set[object]](set), defaultdict[str, set[str]](set)
     longest = max(map(len, labels))
     for row, label in zip(cells, labels, strict=True):

@@ -79,7 +79,7 @@ _BATCH = 1 << 12  #: Rows of Parquet that are read at a time
 _MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "": None}
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _RENAME = "rename one, or name it by its number"
-_LONGEST_NAME = 100  #: Symbols of the name of a column or of totals
+_LETTER = re.compile(r"[^\W\d_]")
 SAMPLE = 200_000  #: Cells of columns that are not read in which groups are looked for
 _ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
 _NUMBER_NAMES = (*USUAL["id"], "nr", "no", "index")  #: Names of a column of numbers that rows begin with
@@ -232,6 +232,8 @@ class _DocumentRows:
         self._problems, self._part, self._decimal = problems, part_of(file), decimal
         self._prefix = f"{file}:" if several_files else ""  # of ids
         self._names = {*map(_folded, table.names)}
+        #: Symbols of a cell that may be the name of a column, also with more white space, or of totals
+        self._longest = max(40, *(2 * len(name) for name in table.names))
         #: Columns that are paths of keys in nested objects, such as text.body.
         self._paths = {name for names in roles.values() for name in names} - set(table.names)
         self._needs_text = options.needs_text and not roles["numbers"]
@@ -269,12 +271,17 @@ class _DocumentRows:
     def _no_document(self, row: Row, line: int) -> str | None:
         """The header again or a row of totals; beside labels only one without a text and a label."""
         first = next((x for name in self._roles["text"] if (x := row.get(name))), "")
-        if not isinstance(first, str) or len(first) > _LONGEST_NAME:
+        if not isinstance(first, str) or len(first) > self._longest:
+            return None
+        texts = (_string(row.get(name)) or "" for name in self._roles["text"])
+        of_names = any(0 < len(x) <= self._longest and _folded(x) in self._names for x in texts)
+        headed = bool(self._table.headed and self._table.first and of_names)
+        # Most rows are documents by their text alone: no name, and with letters.
+        of_text = first.strip() if self._options.labelled else _LETTER.search(first)
+        if not headed and of_text and (self._options.labelled or not is_total(first, alone=True)):
             return None
         cells = {name: cell for name, x in row.items() if (cell := (_string(x) or "").strip())}
-        headed = self._table.headed and self._table.first and first.strip()
-        texts = (_string(row.get(name)) or "" for name in self._roles["text"])
-        if headed and any(len(x) <= _LONGEST_NAME and _folded(x) in self._names for x in texts):
+        if headed:
             if all(_folded(cell) == _folded(name) for name, cell in cells.items()):
                 return HEADER_AGAIN
             n_names = sum(_folded(cell) in self._names for cell in cells.values())
@@ -304,12 +311,13 @@ class _DocumentRows:
         """The reason why a row is not a document, or None."""
         texts = self._roles["text"]
         values = [_string(row.get(name)) for name in texts]
-        if self._options.labelled and self._table.first and not any(map(str.strip, row.values())):
-            return "it is empty"
-        if texts and all(value is None for value in values):
-            return f"it has no {texts[0]!r}"
-        if texts and self._needs_text and all(is_blank(value or "") for value in values):
-            return f"its {texts[0]!r} is empty"
+        if all(is_blank(value or "") for value in values):
+            if self._options.labelled and self._table.first and not any(map(str.strip, row.values())):
+                return "it is empty"
+            if texts and all(value is None for value in values):
+                return f"it has no {texts[0]!r}"
+            if texts and self._needs_text:
+                return f"its {texts[0]!r} is empty"
         numbers = self._roles["numbers"]
         return next(
             (f"its number {x!r} is empty" for x in numbers if is_blank(_string(row.get(x)) or "")), None

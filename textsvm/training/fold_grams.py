@@ -261,12 +261,9 @@ def train_and_test(
 
 
 def _in_turn(
-    all_settings: Sequence[Settings],
-    grams: FoldGrams,
-    task: FoldTask,
-    seconds: dict[str, float],
+    all_settings: Sequence[Settings], grams: FoldGrams, task: FoldTask, seconds: dict[str, float],
     progress: StageProgress | None,
-) -> Iterator[tuple[list[int], FoldResults]]:
+) -> Iterator[tuple[list[int], FoldResults]]:  # fmt: skip
     """Results of the folds with the same training part, and their numbers."""
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
@@ -305,13 +302,9 @@ def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: 
 
 
 def _by_workers(
-    workers: Workers,
-    all_settings: Sequence[Settings],
-    grams: FoldGrams,
-    task: FoldTask,
-    seconds: dict[str, float],
-    progress: StageProgress | None,
-) -> Iterator[tuple[list[int], FoldResults]]:
+    workers: Workers, all_settings: Sequence[Settings], grams: FoldGrams, task: FoldTask,
+    seconds: dict[str, float], progress: StageProgress | None,
+) -> Iterator[tuple[list[int], FoldResults]]:  # fmt: skip
     """`_in_turn` by workers, each of which computes the Gram of a training part."""
     clock = time.perf_counter()
     grams.release()

@@ -116,7 +116,7 @@ class ServedModel:
         names = [] if rule.classes is None else list(map(str, rule.classes))
         self.n_classes = max(2, len(names))
         #: Estimated bytes of the answer: for each of the best labels (`entry_bytes`), and for a text
-        self.entry_bytes = 90 + max(map(len, map(json.dumps, names)), default=0)
+        self.entry_bytes = 65 + 25 * self.calibrated + max(map(len, map(json.dumps, names)), default=0)
         self.row_bytes = (1 + self.calibrated) * (self.entry_bytes + 24 * self.n_classes)
         if self.n_classes > 2:
             self.row_bytes += (1 + self.calibrated) * len(json.dumps(names))
