@@ -312,6 +312,10 @@ ZERO = b"".join(b"%d 0:%d 2:%d\n" % (i % 2, 1 + i % 2 * 5, i % 7) for i in range
 CYRILLIC = (
     table([("дн"[i % 2] + "ае"[i % 2], f"текст {i}") for i in range(40)], COLUMNS).decode().encode("cp1251")
 )
+ENCODER = {
+    "e/model.safetensors": save({"embeddings": np.ones((200, 4), np.float32)}),
+    "e/tokenizer.json": tokenizer(vocabulary()).encode(),
+}
 TAR = io.BytesIO()
 with tarfile.open(fileobj=TAR, mode="w:gz"):
     pass
@@ -463,6 +467,87 @@ cv t.csv --groups g --folds 2  =>  in one group only  =>  text,label,g\na,x,1\nb
 tune t.csv --groups g --folds 2  =>  has no g  =>  text,label,g\na,x,1\nb,y,\nc,x,1\nd,y,2\n
 cv t.csv --regress y --folds 2  =>  all 3 targets are 3  =>  text,y\naaaaa,3\nbbb,3\nccc,3\n
 tune t.csv --weights w  =>  the weight is 'inf'  =>  text,label,w\naaaaa,x,1\nbbbbb,y,inf\n
+train n  =>  --level 1 \(a, b\) or --level 2 \(1801, 1802\)  =>  $tree('n', 'a/1801', 'a/1802', 'b/1801')
+train n.zip  =>  --level 2 \(a, b\) or --level 3 \(x, y\)
+    =>  $zipped(**{f'n__{path}__{i}_DOT_txt': path for path in ('a__x', 'a__y', 'b__x') for i in range(4)})
+train n  =>  --level 1 \(home, work\) or --level 2 \(2019, 2020\)
+    =>  ${f'n/{path}/{i}': b'From: a@b.c\nTo: d@e.f\nSubject: %d\n\ntext\n' % i for path in ('work/2019',
+    'work/2020', 'home/2019') for i in range(3)}
+cv n --groups folder  =>  --groups folder: a/0\.txt is not in a folder below  =>  $tree('n', 'a', 'b')
+train t.csv --text 1 --label 2  =>  first line a header.*'0', '1'
+    =>  $table([(b, i % 2) for i, (_, b) in enumerate(ROWS)], ('0', '1'))
+train n  =>  begins like a mail
+    =>  ${f'n/{a}/{i}.txt': b'Date: 1801\n\n' + b.encode() for i, (a, b) in enumerate(ROWS)}
+train t  =>  no document.*1\.docx left out: it is a Word document
+    =>  ${'t/a/1.docx': DOCX, 't/b/2.docx': DOCX}
+train t.parquet  =>  'label' is 2, and its 2 classes count from 0  =>  $class_labels([0, 2] * 20, GOOD_BAD)
+train t.csv.zst  =>  damaged or cut off
+    =>  $pyarrow.compress(FILES['reviews.csv'], codec='zstd', asbytes=True)[:-20]
+train t.arff  =>  line 5 is no row of ARFF with all attributes
+    =>  @relation r\n@attribute text string\n@attribute class {a,b}\n@data\n{0 x, 1 b}\n
+train t.jsonl  =>  labels.*once|swapped
+    =>  $jsonl(({'messages': [{'role': 'user', 'content': b}, {'role': 'assistant', 'content': f'well,
+    {b}'}]} for _, b in ROWS))
+train t.json --annotators bo  =>  --annotators bo is not one of all, majority, 0, 1  =>  $annotated('', 'bad')
+train t.csv  =>  may have several labels; learn all of them with --multilabel
+    =>  $table([(b, ("['a', 'b']", "['c']")[i % 2]) for i, (_, b) in enumerate(ROWS)], ('text', 'labels'))
+train t.csv --label good,bad --multilabel
+    =>  line 2: 'bad' is '-1'; several columns of labels hold 0, 1 or nothing
+    =>  $table([(b, 1, -1) for _, b in ROWS], ('text', 'good', 'bad'))
+predict m.textsvm t.csv  =>  no column 'text'.* trained on.* its 2 columns are: class, review$
+    =>  $table(ROWS, ('class', 'review'))
+train t  =>  t holds tables \(a\.csv\) and texts \(i\.html\).*--format
+    =>  ${'t/a.csv': FILES['reviews.csv'], 't/i.html': b'<p>Some text</p>\n'}
+train t  =>  t holds tables \(bad/a\.csv\) and texts
+    =>  ${'t/bad/a.csv': FILES['reviews.csv']} | {f't/{a}/{i}.txt': b.encode() for i, (a,
+    b) in enumerate(ROWS)}
+predict lines.textsvm t  =>  t holds tables \(a\.csv\) and texts \(b\.txt\)
+    =>  ${'t/a.csv': FILES['reviews.csv'], 't/b.txt': b'Some text\n'}
+train t.zip  =>  in\.zip in t\.zip is an archive in an archive
+    =>  $zipped(in_DOT_zip=zipped(a_DOT_csv=FILES['reviews.csv']))
+train t.csv --regress stars  =>  decimal mark of 'stars' a comma or a point \(1,5, 2.25\)
+    =>  $table([(('1,5', '2.25')[t.endswith('n9')], t) for _, t in ROWS], ('stars', 'text'))
+predict lines.textsvm t.csv  =>  first line a header.*remark  =>  $table([(t,) for _, t in ROWS], ('remark',))
+predict m.textsvm t.csv
+    =>  no column 'text'.*trained on.*first line is not a header; its 1 columns are: remark
+    =>  $table([(t,) for _, t in ROWS], ('remark',))
+train t.csv --text text --label label  =>  t\.csv  =>  $b'label;text, long\n' + table(ROWS, delimiter=';')
+train place --text text  =>  place.*(folder|column)
+    =>  ${'place/good/1.txt': b'fine', 'place/bad/1.txt': b'poor'}
+predict said.textsvm t.csv said.csv --output-format csv  =>  are those of the first table.*'mood'
+    =>  $table([(1, 'fine')], ('nr', 'utterance'))  =>  2
+predict m.textsvm t.jsonl  =>  line 1: 'text' is a list or an object
+    =>  $json_lines({'text': {'body': 'a'}}, {'text': {'body': 'b'}})
+train t.jsonl  =>  --multilabel
+    =>  $b''.join((json.dumps({'label': [a, 'x'], 'text': b}).encode() + b'\n' for a, b in ROWS))
+evaluate m.textsvm t.csv  =>  (label|class).*(excellent|terrible)
+    =>  $table([({'good': 'excellent', 'bad': 'terrible'}[a], b) for a, b in ROWS], ('label', 'text'))
+train t.jsonl  =>  the label 'go.*' has a lone surrogate, which is no character
+    =>  $b'{"label": "go\\ud800", "text": "fine"}\n' + FILES['reviews.jsonl']
+train t.jsonl  =>  1 of the 41 rows of t\.jsonl has no text \(line 1\)
+    =>  $b'{"label": "good", "text": null}\n' + FILES['reviews.jsonl']
+train t.txt  =>  1 of the 41 rows of t\.txt has no text \(line 41\)  =>  $FILES['reviews.txt'] + b'good\t\n'
+predict lines.textsvm t.txt  =>  line 41: its text is empty  =>  $FILES['reviews.txt'] + b'good\t\n'  =>  41
+predict m.textsvm t.jsonl  =>  line 2.*not.*JSON  =>  {"text": "fine"}\n{"text": "cut\n{"text": "poor"}\n
+    =>  3
+explain m.textsvm t.txt  =>  t\.txt has no text: it is empty, or white space alone  =>  \x20\n\x20\n
+train t.txt  =>  t\.txt  =>  \x20\n\x20\n
+label t.txt --format lines -o l.jsonl --labels a,b  =>  t\.txt  =>  \x20\n\x20\n
+evaluate m.textsvm t.csv --json  =>  20 of 40 documents.*different only in case
+    =>  $table([(a.replace('b', 'B'), t) for a, t in ROWS], COLUMNS)  =>  1
+predict m.textsvm t.csv --output-format csv  =>  line 2.*3 fields and not 2  =>  text,n\nfine,1,2\npoor,2\n
+    =>  3
+train t.csv --regress stars  =>  NaN|nan
+    =>  $table([('nan' if i == 3 else s, t) for i, (s, t) in enumerate(STARS)], ('stars', 'text'))
+train two.libsvm --encoder e -o new.textsvm  =>  an encoder reads texts, and the kernel compares vectors
+    =>  $ENCODER
+train reviews.csv --multiclass ordered
+    =>  ordered classes are numbers, and 'bad' is none: .*ordered:low<medium<high
+train reviews.csv --multiclass ordered:bad<fair
+    =>  each class once, the lowest first, and names 'good' 0 times
+train t.csv --text text --label label  =>  several columns 'text'
+    =>  $table([(i, *r) for i, r in enumerate(ROWS)], ('text', 'label', 'text'))
+train t.csv --text 2 --label 1  =>  first line a header.*'mood'  =>  $table(ROWS, ('mood', 'remark'))
 """
 #: Commands that are wrong usage.
 WRONG_USAGE = r"""
@@ -570,6 +655,35 @@ tune reviews.csv --kernel gap,edit --weight log  =>  not an option of the gap or
 tune reviews.csv --weight count,heavy  =>  --weight heavy
 tune reviews.csv --minutes 0  =>  --minutes must be positive, got 0
 tune reviews.csv --nested 1  =>  --nested must be at least 2, got 1
+predict m.textsvm reviews.csv -o out  =>  suffix decides the format.*\.csv, \.tsv
+predict m.textsvm reviews.csv -o out.txt  =>  suffix decides the format
+predict m.textsvm reviews.csv -o out.xls  =>  suffix decides the format
+predict m.textsvm reviews.csv -o out.xlsm  =>  suffix decides the format
+predict m.textsvm reviews.csv -o out.csv.gz  =>  suffix decides the format
+predict m.textsvm reviews.csv -o out.cvs  =>  suffix decides the format
+predict m.textsvm reviews.csv -o o.csv --output-format tsv  =>  do not go together
+predict m.textsvm reviews.csv --output-format excel  =>  output-format
+predict m.textsvm reviews.csv -o o.json --all-classes  =>  is for tables
+doubts reviews.csv -o out.txt  =>  suffix decides the format
+cv reviews.csv --predictions out.txt  =>  suffix decides the format
+explain m.textsvm --top 3 -o out.csv  =>  name a \.tsv file
+explain m.textsvm --top 3 --json -o o.tsv  =>  name a \.jsonl file
+label said.csv --text utterance -o labels.csv  =>  name a \.jsonl file
+label said.csv --text utterance -o l.textsvm  =>  name a \.jsonl file
+train reviews.csv -o results.csv
+    =>  results\.csv ends in \.csv, but the output is a textsvm model; name a \.textsvm file
+train reviews.csv -o r.html --force  =>  name a \.textsvm file
+update m.textsvm reviews.csv -o r.csv  =>  name a \.textsvm file
+tune reviews.csv --kernel edit -o t.csv  =>  name a \.textsvm file
+export m.textsvm --to onnx -o e.html  =>  e\.html ends in \.html, but the format is onnx; name a \.onnx file
+train reviews.csv --kernel spectrum:3+encoder:e --encoder e -o new.textsvm
+    =>  --encoder e does not go with --kernel spectrum:3\+encoder:e, which names an encoder
+compare reviews.csv --kernel encoder:e --encoder f --kernel fast
+    =>  --encoder f does not go with --kernel encoder:e, which names an encoder
+cv reviews.csv --encoder e --kernel fast  =>  the encoder e is damaged
+    =>  ${'e/model.safetensors': b'none', 'e/tokenizer.json': b'{}'}
+train reviews.csv --multiclass ordered:
+    =>  "ordered:" names no class; give "ordered:low<high", or "ordered" for numbers
 """
 #: Commands of mail that fail.
 MAIL_FAILS = r"""
@@ -588,6 +702,7 @@ mail learn --as spam x.txt --store s  =>  x.txt is (no message|an archive)  =>  
 mail learn --as spam x.pdf --store s  =>  x.pdf is (no message|an archive)  =>  %PDF-1.7\n
 mail learn --as spam x.docx --store s  =>  x.docx is (no message|an archive)  =>  $DOCX
 mail learn --as spam m.csv --store s  =>  m.csv is no message  =>  label,text\nspam,"a\nSubject: x\n"\n
+mail learn --as spam --store s  =>  - is no message: it has no header  =>  $FILES['reviews.csv']
 """
 #: Commands that work, and a pattern of what they say.
 NOTES = r"""
@@ -607,14 +722,74 @@ predict m.textsvm reviews.csv  =>  warning: 100.0% of these documents were  =>  
 predict m.textsvm reviews.csv -q  =>  warning: 100.0% of these documents were  =>    =>  40
 predict sure.textsvm reviews.csv -q --proba  =>  warning: 100.0% of these documents were  =>    =>  40
 predict topics.textsvm reviews.csv --quiet  =>  warning: 100.0% of these documents were  =>    =>  40
+predict m.textsvm -  =>  warning: -: it is read as one document of 150 lines; --format lines
+    =>  $b'a good day\n' * 150
+compare t.csv --kernel spectrum:2 --json  =>  warning: 60 test documents have a copy in the training part
+    =>  $table([(*row, part) for part in ('train', 'test') for row in texts(60)], ('label', 'text', 'part'))
+cv t.csv --kernel spectrum:2 --json
+    =>  warning: the folds do not keep copies together: 20 of 20 documents .*in long texts, digits
+    =>  $table([('x', 'a text'), ('y', 'something else')] * 10, ('label', 'text'))
+cv n --level 1  =>  read n: 18 texts, one per file; level 1, UTF-8, 2 classes \(Goethe, Schiller\)
+    =>  $UNEVEN  =>  23
+cv n --level 1 --groups folder --kernel spectrum:1-3 --folds 2  =>  level 1
+    =>  $tree('n', 'a/x', 'a/y', 'b/z', 'b/w')  =>  33
+predict m.textsvm t.csv --text 1 --table header=no  =>  read t.csv: 3 rows; text 1, .*header no
+    =>  fine day\nawful day\nwarm\n  =>  3
+predict m.textsvm t.csv --text 1 --table header=yes  =>  read t.csv: 2 rows; text note, .*header yes
+    =>  note\nawful day\nwarm\n  =>  2
+predict m.textsvm t.csv --text 2  =>  3 rows; text 2, .*header no  =>  1,fine day\n2,awful day\n3,warm\n
+    =>  3
+train t.csv --text 2 --label 1 --table header=yes  =>  text remark, label mood \(2\), .*header yes
+    =>  $table(ROWS, ('mood', 'remark'))
+evaluate m.textsvm t.csv --text 2 --label 1 --table header=no  =>  text 2, label 1 \(2\), .*header no
+    =>  $table(ROWS)  =>  20
+predict m.textsvm  =>  warning: -: it is read as one document of 2 lines; --format lines
+    =>  a good day\nan awful day\n
+predict m.textsvm t.txt  =>  one document of 40 lines.*read t.txt: 1 text, one per file
+    =>  $b'a fine day\n' * 40
+predict m.textsvm t.txt --format lines  =>  ^read t.txt: 40 texts, one per line; UTF-8
+    =>  $b'a fine day\n' * 40  =>  40
+predict m.textsvm t.txt --format file  =>  ^read t.txt: 1 text, one per file; UTF-8  =>  $b'a fine day\n' * 40
+predict m.textsvm t.txt --format plain  =>  ^read t.txt: 2 texts, one per line; UTF-8
+    =>  bad\ta fine day\ngood\tx\n  =>  2
+train n --format file  =>  40 texts, one per file; UTF-8, 2 classes
+    =>  ${f'n/{a}/{i}.txt': b'Date: 1801\n\n' + b.encode() for i, (a, b) in enumerate(ROWS)}
+corpus t --json  =>  read t: 4 texts
+    =>  ${f't/{name}': b'[x]\n' for name in ('desktop.ini', 'good/Thumbs.db', 'bad/.DS_Store',
+    '__MACOSX/._a')} | FOLDER  =>    =>  "labels": {"bad": 2, "good": 2}.*"problems": \[\]
+corpus t --json  =>  p\.png: left out: it is binary
+    =>  ${'t/a.txt': FILES['reviews.txt'], 't/p.png': MODEL['t/p.png']}  =>    =>  "format": "lines".*"n": 40
+corpus t.csv --json --encoding cp1251  =>  cp1251  =>  $CYRILLIC  =>    =>  "\\u0434\\u0430": 20|"да": 20
+predict m.textsvm t  =>  m2\.textsvm, p\.png: left out, because the other files are tables
+    =>  ${'t/a.csv': FILES['reviews.csv'], 't/b.jsonl': FILES['reviews.jsonl'], **MODEL}  =>  80
+train t  =>  left out, because the other files are tables  =>  ${'t/a.csv': FILES['reviews.csv'], **MODEL}
+train t.tsv --text text --label label  =>  read t\.tsv: 40 rows.*separator ,, header yes
+    =>  $FILES['reviews.csv']
+train t.jsonl --text text.body --label meta.class  =>  text text.body, label meta.class \(2\)
+    =>  $json_lines(*({'text': {'body': b}, 'meta': {'class': a}} for a, b in ROWS))
+train t.csv  =>  read t.csv: 40 rows; unread body \+ category, text text, label label \(2\)
+    =>  $table([('t', b, 'x', 'y', a) for a, b in ROWS], ('title', 'text', 'body', 'category', 'label'))
+train t.csv  =>  labels 'Good' and 'good' differ only in case or spaces
+    =>  $table([(a.title() if i < 8 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS)
+train t  =>  label 'bad ' and 1 more: white space around a label is left out.* of 2 classes
+    =>  ${f"t/{a}{' ' * (i < 8)}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)}
+predict m.textsvm t.json  =>  40 rows
+    =>  $json.dumps([{'data': {'text': text}, 'annotations': [{'completed_by': 1,
+    'result': [{'from_name': name, 'value': {'choices': [label]}} for name in ('s', 't')]}]} for label,
+    text in ROWS]).encode()  =>  40  =>  "label": "good"
+train t.csv  =>  note: t\.csv, document 2: left out: it has no label
+    =>  $table([('' if i == 0 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS)
+train t.csv  =>  exact copies of others; sets of copies with different labels: 1
+    =>  $table([('bad', ROWS[0][1]), *ROWS], COLUMNS)
+predict m.textsvm t.txt --format lines  =>  fewer than 5 % of the sequences of four characters.*do not trust
+    =>  Der Zug hatte gestern wieder\nzwei Stunden Verspaetung.\n  =>  2
+predict m.textsvm t.csv --output-format csv  =>  predicted_label_2
+    =>  label,predicted_label,text\ngood,bad,fine\n  =>  2
+predict m.textsvm t.csv --table header=no --text 1 --output-format csv  =>  no header.*label and confidence
+    =>  fine,1\npoor,2\n  =>  2
 """
 MISTAKES = [
     # Paths
-    Note(
-        "predict m.textsvm -",
-        "warning: -: it is read as one document of 150 lines; --format lines",
-        stdin=b"a good day\n" * 150,
-    ),
     Mistake("train reviews.csv -o place --kernel spectrum:2", "place", {"place/x": b""}, code=2),
     Mistake("train place", "place", {"place/.keep": b""}),
     Mistake("train none.tar.gz", "none\\.tar\\.gz", TAR.getvalue()),
@@ -635,16 +810,6 @@ MISTAKES = [
             ("train --holdout", "with another number"),
         ]
     ),
-    Note(
-        "compare t.csv --kernel spectrum:2 --json",
-        "warning: 60 test documents have a copy in the training part",
-        table([(*row, part) for part in ("train", "test") for row in texts(60)], ("label", "text", "part")),
-    ),
-    Note(
-        "cv t.csv --kernel spectrum:2 --json",
-        "warning: the folds do not keep copies together: 20 of 20 documents .*in long texts, digits",
-        table([("x", "a text"), ("y", "something else")] * 10, ("label", "text")),
-    ),
     # Folders in folders
     *(
         Mistake(f"{command} n {rest}", r"--level 1 \(Goethe, Schiller\) or --level 2", UNEVEN)
@@ -658,131 +823,17 @@ MISTAKES = [
             ("doubts", ""),
         ]
     ),
-    Mistake(
-        "train n", r"--level 1 \(a, b\) or --level 2 \(1801, 1802\)", tree("n", "a/1801", "a/1802", "b/1801")
-    ),
     Mistake("train n", r"--level 1 \(a, b\) or --level 2 \(x\)", tree("n", "a", "a/x", "b")),
-    Mistake(
-        "train n.zip",
-        r"--level 2 \(a, b\) or --level 3 \(x, y\)",
-        zipped(**{f"n__{path}__{i}_DOT_txt": path for path in ("a__x", "a__y", "b__x") for i in range(4)}),
-    ),
     Mistake("train n/a n/b", r"--level 1 \(a, b\) or --level 2 \(x, y\)", tree("n", "a/x", "a/y", "b/x")),
     Mistake("train n", "--level 1 .* --level 2 .* or --level 3", tree("n", "a/x/1", "a/x/2", "b/y/1")),
-    Mistake(
-        "train n",
-        r"--level 1 \(home, work\) or --level 2 \(2019, 2020\)",
-        {
-            f"n/{path}/{i}": b"From: a@b.c\nTo: d@e.f\nSubject: %d\n\ntext\n" % i
-            for path in ("work/2019", "work/2020", "home/2019")
-            for i in range(3)
-        },
-    ),
-    Note(
-        "cv n --level 1",
-        r"read n: 18 texts, one per file; level 1, UTF-8, 2 classes \(Goethe, Schiller\)",
-        UNEVEN,
-        rows=23,
-    ),
     Note("train n", r"level 2, UTF-8, 2 classes \(a, b\)", tree("n", "corpus/a", "corpus/b")),
     Note("train n", r"2 classes \(neg, pos\)", tree("n", "train/pos", "train/neg", "test/pos")),
     Note("cv n", "note: 12 documents of 2 classes: a 6, b 6", tree("n", "a", "b"), rows=23),
-    Note(
-        "cv n --level 1 --groups folder --kernel spectrum:1-3 --folds 2",
-        "level 1",
-        tree("n", "a/x", "a/y", "b/z", "b/w"),
-        rows=33,
-    ),
-    Mistake(
-        "cv n --groups folder", r"--groups folder: a/0\.txt is not in a folder below", tree("n", "a", "b")
-    ),
     Mistake("cv n --groups author", "no column 'author'", tree("n", "a", "b")),
-    Mistake(
-        "mail learn --as spam --store s",
-        "- is no message: it has no header",
-        code=3,
-        stdin=FILES["reviews.csv"],
-    ),
     # Headers
-    Note(
-        "predict m.textsvm t.csv --text 1 --table header=no",
-        "read t.csv: 3 rows; text 1, .*header no",
-        b"fine day\nawful day\nwarm\n",
-        rows=3,
-    ),
-    Note(
-        "predict m.textsvm t.csv --text 1 --table header=yes",
-        "read t.csv: 2 rows; text note, .*header yes",
-        b"note\nawful day\nwarm\n",
-        rows=2,
-    ),
-    Note(
-        "predict m.textsvm t.csv --text 2",
-        "3 rows; text 2, .*header no",
-        b"1,fine day\n2,awful day\n3,warm\n",
-        rows=3,
-    ),
-    Mistake(
-        "train t.csv --text 1 --label 2",
-        "first line a header.*'0', '1'",
-        table([(b, i % 2) for i, (_, b) in enumerate(ROWS)], ("0", "1")),
-    ),
-    Note(
-        "train t.csv --text 2 --label 1 --table header=yes",
-        r"text remark, label mood \(2\), .*header yes",
-        table(ROWS, ("mood", "remark")),
-    ),
-    Note(
-        "evaluate m.textsvm t.csv --text 2 --label 1 --table header=no",
-        r"text 2, label 1 \(2\), .*header no",
-        table(ROWS),
-        rows=20,
-    ),
     # Plain text
-    Note(
-        "predict m.textsvm",
-        "warning: -: it is read as one document of 2 lines; --format lines",
-        stdin=b"a good day\nan awful day\n",
-    ),
-    Note(
-        "predict m.textsvm t.txt",
-        "one document of 40 lines.*read t.txt: 1 text, one per file",
-        b"a fine day\n" * 40,
-    ),
-    Note(
-        "predict m.textsvm t.txt --format lines",
-        "^read t.txt: 40 texts, one per line; UTF-8",
-        b"a fine day\n" * 40,
-        rows=40,
-    ),
-    Note(
-        "predict m.textsvm t.txt --format file",
-        "^read t.txt: 1 text, one per file; UTF-8",
-        b"a fine day\n" * 40,
-    ),
     Mistake("label t.txt -o l.jsonl --labels a,b", "t.txt is one text; --format lines", b"a fine day\n" * 40),
-    Note(
-        "predict m.textsvm t.txt --format plain",
-        "^read t.txt: 2 texts, one per line; UTF-8",
-        b"bad\ta fine day\ngood\tx\n",
-        rows=2,
-    ),
-    Mistake(
-        "train n",
-        "begins like a mail",
-        {f"n/{a}/{i}.txt": b"Date: 1801\n\n" + b.encode() for i, (a, b) in enumerate(ROWS)},
-    ),
-    Note(
-        "train n --format file",
-        r"40 texts, one per file; UTF-8, 2 classes",
-        {f"n/{a}/{i}.txt": b"Date: 1801\n\n" + b.encode() for i, (a, b) in enumerate(ROWS)},
-    ),
     # Spreadsheets and documents
-    Mistake(
-        "train t",
-        "no document.*1\\.docx left out: it is a Word document",
-        {"t/a/1.docx": DOCX, "t/b/2.docx": DOCX},
-    ),
     *(
         Note(
             "train t",
@@ -799,47 +850,8 @@ MISTAKES = [
             ("#1.txt#", b"old", "the backup of an editor"),
         ]
     ),
-    Note(
-        "corpus t --json",
-        "read t: 4 texts",
-        {f"t/{name}": b"[x]\n" for name in ("desktop.ini", "good/Thumbs.db", "bad/.DS_Store", "__MACOSX/._a")}
-        | FOLDER,
-        prints='"labels": {"bad": 2, "good": 2}.*"problems": \\[\\]',
-    ),
-    Note(
-        "corpus t --json",
-        "p\\.png: left out: it is binary",
-        {"t/a.txt": FILES["reviews.txt"], "t/p.png": MODEL["t/p.png"]},
-        prints='"format": "lines".*"n": 40',
-    ),
     # Formats of other programs
     Mistake("train t.arrow", "t\\.arrow cannot be read", arrow(ipc.new_file)[:-50]),
-    Mistake(
-        "train t.parquet", "'label' is 2, and its 2 classes count from 0", class_labels([0, 2] * 20, GOOD_BAD)
-    ),
-    Mistake(
-        "train t.csv.zst",
-        "damaged or cut off",
-        pyarrow.compress(FILES["reviews.csv"], codec="zstd", asbytes=True)[:-20],
-    ),
-    Mistake(
-        "train t.arff",
-        "line 5 is no row of ARFF with all attributes",
-        b"@relation r\n@attribute text string\n@attribute class {a,b}\n@data\n{0 x, 1 b}\n",
-    ),
-    Mistake(
-        "train t.jsonl",
-        "labels.*once|swapped",
-        jsonl(
-            {"messages": [{"role": "user", "content": b}, {"role": "assistant", "content": f"well, {b}"}]}
-            for _, b in ROWS
-        ),
-    ),
-    Mistake(
-        "train t.json --annotators bo",
-        "--annotators bo is not one of all, majority, 0, 1",
-        annotated("", "bad"),
-    ),
     *(
         Note(
             "cv t.csv --multilabel --kernel spectrum:2 --folds 2 --json",
@@ -854,16 +866,6 @@ MISTAKES = [
             ("{'a', 'b'}", "{'c'}"),
             ("['a' 'b']", "['c']"),
         ]
-    ),
-    Mistake(
-        "train t.csv",
-        "may have several labels; learn all of them with --multilabel",
-        table([(b, ("['a', 'b']", "['c']")[i % 2]) for i, (_, b) in enumerate(ROWS)], ("text", "labels")),
-    ),
-    Mistake(
-        "train t.csv --label good,bad --multilabel",
-        "line 2: 'bad' is '-1'; several columns of labels hold 0, 1 or nothing",
-        table([(b, 1, -1) for _, b in ROWS], ("text", "good", "bad")),
     ),
     *(
         Mistake(
@@ -886,47 +888,14 @@ MISTAKES = [
         )
         for charset, mark in [("utf8", "utf-8"), ("utf-16", "utf-16-le"), ("utf-16-be", "utf-16-be")]
     ),
-    Note(
-        "corpus t.csv --json --encoding cp1251", "cp1251", CYRILLIC, prints=r'"\\u0434\\u0430": 20|"да": 20'
-    ),
     Mistake(f"train {SAMPLES}/mail.tar.gz --encoding cp1251", "names its charsets; leave out --encoding"),
     # Tables beside other files
-    Note(
-        "predict m.textsvm t",
-        "m2\\.textsvm, p\\.png: left out, because the other files are tables",
-        {"t/a.csv": FILES["reviews.csv"], "t/b.jsonl": FILES["reviews.jsonl"], **MODEL},
-        rows=80,
-    ),
     left_out("a table beside a page", "t/a.csv", FILES["said.csv"], "i.html", b"<p>Some text</p>\n"),
     left_out("a table of an archive beside a note", "t/in.zip", zipped(a_DOT_csv=FILES["said.csv"])),
     left_out("a table of another name beside a note", "t/a.txt", FILES["said.csv"]),
     # Columns that were not named in training: the model records their usual names
     left_out("a table with the columns of training", "t/a.txt", FILES["reviews.csv"], model="m"),
     Note("predict m.textsvm", "device", stdin=FILES["reviews.csv"], rows=40),
-    Mistake(
-        "predict m.textsvm t.csv",
-        "no column 'text'.* trained on.* its 2 columns are: class, review$",
-        table(ROWS, ("class", "review")),
-    ),
-    Note(
-        "train t", "left out, because the other files are tables", {"t/a.csv": FILES["reviews.csv"], **MODEL}
-    ),
-    Mistake(
-        "train t",
-        "t holds tables \\(a\\.csv\\) and texts \\(i\\.html\\).*--format",
-        {"t/a.csv": FILES["reviews.csv"], "t/i.html": b"<p>Some text</p>\n"},
-    ),
-    Mistake(
-        "train t",
-        "t holds tables \\(bad/a\\.csv\\) and texts",
-        {"t/bad/a.csv": FILES["reviews.csv"]}
-        | {f"t/{a}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
-    ),
-    Mistake(
-        "predict lines.textsvm t",
-        "t holds tables \\(a\\.csv\\) and texts \\(b\\.txt\\)",
-        {"t/a.csv": FILES["reviews.csv"], "t/b.txt": b"Some text\n"},
-    ),
     Note(
         "predict said.textsvm t",
         "left out, because the other files are tables",
@@ -936,51 +905,12 @@ MISTAKES = [
     ),
     Mistake("train t", "b\\.xlsx.*spreadsheet", {"t/a.csv": FILES["reviews.csv"], "t/b.xlsx": XLSX}),
     Mistake("train t", "b\\.csv is no table", {"t/a.csv": FILES["reviews.csv"], "t/b.csv": bytes(500)}),
-    Mistake(
-        "train t.zip",
-        "in\\.zip in t\\.zip is an archive in an archive",
-        zipped(in_DOT_zip=zipped(a_DOT_csv=FILES["reviews.csv"])),
-    ),
-    Mistake(
-        "train t.csv --regress stars",
-        r"decimal mark of 'stars' a comma or a point \(1,5, 2.25\)",
-        table([(("1,5", "2.25")[t.endswith("n9")], t) for _, t in ROWS], ("stars", "text")),
-    ),
-    Note(
-        "train t.tsv --text text --label label",
-        r"read t\.tsv: 40 rows.*separator ,, header yes",
-        FILES["reviews.csv"],
-    ),
     # Columns
     Mistake("evaluate said.textsvm t.csv", "t\\.csv.*'mood'", table([(t,) for _, t in ROWS], ("utterance",))),
     Mistake("predict said.textsvm - --format csv", "'utterance'", stdin=FILES["reviews.csv"]),
-    Mistake(
-        "predict lines.textsvm t.csv",
-        "first line a header.*remark",
-        table([(t,) for _, t in ROWS], ("remark",)),
-    ),
-    Mistake(
-        "predict m.textsvm t.csv",
-        "no column 'text'.*trained on.*first line is not a header; its 1 columns are: remark",
-        table([(t,) for _, t in ROWS], ("remark",)),
-    ),
     Mistake("train t.csv", "t\\.csv.*(header|--text)", table(ROWS, ("mood", "remark"))),
-    Mistake(
-        "train t.csv --text text --label label", "t\\.csv", b"label;text, long\n" + table(ROWS, delimiter=";")
-    ),
-    Mistake(
-        "train place --text text",
-        "place.*(folder|column)",
-        {"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
-    ),
     Mistake(f"mail learn --as {'x' * 41} --store s", "up to 40", code=3),
     Mistake(f"train {SAMPLES}/mail.tar.gz --label text", "mail.*column"),
-    Mistake(
-        "predict said.textsvm t.csv said.csv --output-format csv",
-        "are those of the first table.*'mood'",
-        table([(1, "fine")], ("nr", "utterance")),
-        rows=2,
-    ),
     *(
         Mistake(f"train t.jsonl {options}", says, json_lines(*rows))
         for options, says, rows in [
@@ -1004,21 +934,6 @@ MISTAKES = [
             ),
         ]
     ),
-    Note(
-        "train t.jsonl --text text.body --label meta.class",
-        r"text text.body, label meta.class \(2\)",
-        json_lines(*({"text": {"body": b}, "meta": {"class": a}} for a, b in ROWS)),
-    ),
-    Mistake(
-        "predict m.textsvm t.jsonl",
-        "line 1: 'text' is a list or an object",
-        json_lines({"text": {"body": "a"}}, {"text": {"body": "b"}}),
-    ),
-    Note(
-        "train t.csv",
-        r"read t.csv: 40 rows; unread body \+ category, text text, label label \(2\)",
-        table([("t", b, "x", "y", a) for a, b in ROWS], ("title", "text", "body", "category", "label")),
-    ),
     # Labels
     *(
         Mistake(
@@ -1038,16 +953,6 @@ MISTAKES = [
     Mistake("train t.csv", "(once|header|--label)", table([(b, a) for a, b in ROWS])),
     Mistake("train t.csv", "t\\.csv.*no labels", table([("", t) for _, t in ROWS], ("label", "text"))),
     Mistake("train t.csv", "class|document", table(ROWS[:1], ("label", "text"))),
-    Note(
-        "train t.csv",
-        "labels 'Good' and 'good' differ only in case or spaces",
-        table([(a.title() if i < 8 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS),
-    ),
-    Note(
-        "train t",
-        "label 'bad ' and 1 more: white space around a label is left out.* of 2 classes",
-        {f"t/{a}{' ' * (i < 8)}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
-    ),
     *(
         Note("train t.csv", says, labelled(*names))
         for names, says in [
@@ -1066,28 +971,6 @@ MISTAKES = [
             labelled(name, "other"),
         )
         for name in ["nan", "NA", "None", "null", "NaN"]
-    ),
-    Note(
-        "predict m.textsvm t.json",
-        "40 rows",
-        json.dumps(
-            [
-                {
-                    "data": {"text": text},
-                    "annotations": [
-                        {
-                            "completed_by": 1,
-                            "result": [
-                                {"from_name": name, "value": {"choices": [label]}} for name in ("s", "t")
-                            ],
-                        }
-                    ],
-                }
-                for label, text in ROWS
-            ]
-        ).encode(),
-        rows=40,
-        prints='"label": "good"',
     ),
     *(
         Note(
@@ -1151,61 +1034,8 @@ MISTAKES = [
             (("good\u200b", "bad"), "read t.csv: 40 rows.*label \\(2\\)"),
         ]
     ),
-    Mistake(
-        "train t.jsonl",
-        "--multilabel",
-        b"".join((json.dumps({"label": [a, "x"], "text": b}).encode() + b"\n" for a, b in ROWS)),
-    ),
-    Mistake(
-        "evaluate m.textsvm t.csv",
-        "(label|class).*(excellent|terrible)",
-        table([({"good": "excellent", "bad": "terrible"}[a], b) for a, b in ROWS], ("label", "text")),
-    ),
     Mistake("evaluate m.textsvm t.csv", "t\\.csv.*label", table([(b,) for _, b in ROWS], ("text",))),
     # Rows
-    Mistake(
-        "train t.jsonl",
-        "the label 'go.*' has a lone surrogate, which is no character",
-        b'{"label": "go\\ud800", "text": "fine"}\n' + FILES["reviews.jsonl"],
-    ),
-    Mistake(
-        "train t.jsonl",
-        "1 of the 41 rows of t\\.jsonl has no text \\(line 1\\)",
-        b'{"label": "good", "text": null}\n' + FILES["reviews.jsonl"],
-    ),
-    Mistake(
-        "train t.txt",
-        "1 of the 41 rows of t\\.txt has no text \\(line 41\\)",
-        FILES["reviews.txt"] + b"good\t\n",
-    ),
-    Mistake(
-        "predict lines.textsvm t.txt",
-        "line 41: its text is empty",
-        FILES["reviews.txt"] + b"good\t\n",
-        rows=41,
-    ),
-    Note(
-        "train t.csv",
-        "note: t\\.csv, document 2: left out: it has no label",
-        table([("" if i == 0 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS),
-    ),
-    Note(
-        "train t.csv",
-        "exact copies of others; sets of copies with different labels: 1",
-        table([("bad", ROWS[0][1]), *ROWS], COLUMNS),
-    ),
-    Note(
-        "predict m.textsvm t.txt --format lines",
-        "fewer than 5 % of the sequences of four characters.*do not trust",
-        b"Der Zug hatte gestern wieder\nzwei Stunden Verspaetung.\n",
-        rows=2,
-    ),
-    Mistake(
-        "predict m.textsvm t.jsonl",
-        "line 2.*not.*JSON",
-        b'{"text": "fine"}\n{"text": "cut\n{"text": "poor"}\n',
-        rows=3,
-    ),
     *(
         Mistake(f"predict m.textsvm {name}", says, {name: content}, rows=rows)
         for name, content, says, rows in [
@@ -1220,161 +1050,26 @@ MISTAKES = [
             ("n/a.txt", b"  \n", "its text is empty; correct", 1),
         ]
     ),
-    *(
-        Mistake(command, says, {"t.txt": b" \n \n"})
-        for command, says in [
-            ("explain m.textsvm t.txt", r"t\.txt has no text: it is empty, or white space alone"),
-            ("train t.txt", r"t\.txt"),
-            ("label t.txt --format lines -o l.jsonl --labels a,b", r"t\.txt"),
-        ]
-    ),
-    Mistake(
-        "evaluate m.textsvm t.csv --json",
-        "20 of 40 documents.*different only in case",
-        table([(a.replace("b", "B"), t) for a, t in ROWS], COLUMNS),
-        rows=1,
-    ),
-    *(
-        Mistake(command, says, code=2)
-        for name, command, says in (
-            (
-                "without a suffix",
-                "predict m.textsvm reviews.csv -o out",
-                "suffix decides the format.*\\.csv, \\.tsv",
-            ),
-            ("of text", "predict m.textsvm reviews.csv -o out.txt", "suffix decides the format"),
-            ("of old Excel", "predict m.textsvm reviews.csv -o out.xls", "suffix decides the format"),
-            (
-                "of Excel with macros",
-                "predict m.textsvm reviews.csv -o out.xlsm",
-                "suffix decides the format",
-            ),
-            (
-                "that is compressed",
-                "predict m.textsvm reviews.csv -o out.csv.gz",
-                "suffix decides the format",
-            ),
-            ("of a misspelt suffix", "predict m.textsvm reviews.csv -o out.cvs", "suffix decides the format"),
-            (
-                "of two formats",
-                "predict m.textsvm reviews.csv -o o.csv --output-format tsv",
-                "do not go together",
-            ),
-            ("of an unknown format", "predict m.textsvm reviews.csv --output-format excel", "output-format"),
-            ("of classes in JSON", "predict m.textsvm reviews.csv -o o.json --all-classes", "is for tables"),
-            ("of doubts as text", "doubts reviews.csv -o out.txt", "suffix decides the format"),
-            ("of folds as text", "cv reviews.csv --predictions out.txt", "suffix decides the format"),
-            ("of features as CSV", "explain m.textsvm --top 3 -o out.csv", "name a \\.tsv file"),
-            (
-                "of features in JSON as TSV",
-                "explain m.textsvm --top 3 --json -o o.tsv",
-                "name a \\.jsonl file",
-            ),
-            ("of labels as CSV", "label said.csv --text utterance -o labels.csv", "name a \\.jsonl file"),
-            ("of labels as a model", "label said.csv --text utterance -o l.textsvm", "name a \\.jsonl file"),
-            (
-                "of a model as CSV",
-                "train reviews.csv -o results.csv",
-                "results\\.csv ends in \\.csv, but the output is a textsvm model; name a \\.textsvm file",
-            ),
-            ("of a model as a report", "train reviews.csv -o r.html --force", "name a \\.textsvm file"),
-            ("of a new model as CSV", "update m.textsvm reviews.csv -o r.csv", "name a \\.textsvm file"),
-            ("of the best model", "tune reviews.csv --kernel edit -o t.csv", "name a \\.textsvm file"),
-            (
-                "of ONNX as JSON",
-                "export m.textsvm --to onnx -o e.html",
-                "e\\.html ends in \\.html, but the format is onnx; name a \\.onnx file",
-            ),
-        )
-    ),
-    Note(
-        "predict m.textsvm t.csv --output-format csv",
-        "predicted_label_2",
-        b"label,predicted_label,text\ngood,bad,fine\n",
-        rows=2,
-    ),
-    Note(
-        "predict m.textsvm t.csv --table header=no --text 1 --output-format csv",
-        "no header.*label and confidence",
-        b"fine,1\npoor,2\n",
-        rows=2,
-    ),
-    Mistake(
-        "predict m.textsvm t.csv --output-format csv",
-        "line 2.*3 fields and not 2",
-        b"text,n\nfine,1,2\npoor,2\n",
-        rows=3,
-    ),
     Mistake("train t.csv", "t\\.csv.*binary", b"label,text\ngood,\x00\x00\x00\x00\x00\x00\x00\x00\n" * 9),
-    Mistake(
-        "train t.csv --regress stars",
-        "NaN|nan",
-        table([("nan" if i == 3 else s, t) for i, (s, t) in enumerate(STARS)], ("stars", "text")),
-    ),
     Mistake(f"compare reviews.csv --encoder b=c {FAST}", "encoder b=c is not there", code=2),
-    Mistake(
-        "train reviews.csv --kernel spectrum:3+encoder:e --encoder e -o new.textsvm",
-        "--encoder e does not go with --kernel spectrum:3\\+encoder:e, which names an encoder",
-        code=2,
-    ),
-    Mistake(
-        f"compare reviews.csv --kernel encoder:e --encoder f {FAST}",
-        "--encoder f does not go with --kernel encoder:e, which names an encoder",
-        code=2,
-    ),
     Mistake(f"compare reviews.csv --encoder . {FAST}", "is no encoder", code=2),
-    Mistake(
-        f"cv reviews.csv --encoder e {FAST}",
-        "the encoder e is damaged",
-        {"e/model.safetensors": b"none", "e/tokenizer.json": b"{}"},
-        code=2,
-    ),
-    Mistake(
-        "train two.libsvm --encoder e -o new.textsvm",
-        "an encoder reads texts, and the kernel compares vectors",
-        {
-            "e/model.safetensors": save({"embeddings": np.ones((200, 4), np.float32)}),
-            "e/tokenizer.json": tokenizer(vocabulary()).encode(),
-        },
-    ),
-    Mistake(
-        "train reviews.csv --multiclass ordered",
-        "ordered classes are numbers, and 'bad' is none: .*ordered:low<medium<high",
-    ),
-    Mistake(
-        "train reviews.csv --multiclass ordered:bad<fair",
-        "each class once, the lowest first, and names 'good' 0 times",
-    ),
-    Mistake(
-        "train reviews.csv --multiclass ordered:",
-        '"ordered:" names no class; give "ordered:low<high", or "ordered" for numbers',
-        code=2,
-    ),
-    Mistake(
-        "train t.csv --text text --label label",
-        r"several columns 'text'",
-        table([(i, *r) for i, r in enumerate(ROWS)], ("text", "label", "text")),
-    ),
-    Mistake(
-        "train t.csv --text 2 --label 1", r"first line a header.*'mood'", table(ROWS, ("mood", "remark"))
-    ),
     Mistake("train t.csv --text text --label label", r"no column 'text'.*by number", table(ROWS)),
 ]
 
 
 def in_lines(block, code):
-    """Mistakes in lines: command => pattern => content => rows of output.
+    """Mistakes in lines: command => pattern => content => rows of output => pattern of the output.
 
-    The content, with escapes as in Python or the name of a constant after $, is that of the file that the
-    command names and `FILES` has not, else of standard input.
+    The content, with escapes as in Python or an expression after $, is that of the file that the command
+    names and `FILES` has not, else of standard input. An indented line continues the line before.
     """
-    for line in filter(None, block.split("\n")):
-        command, says, content, rows, *_ = [*line.split("  =>  "), "", ""]
+    for line in filter(None, block.replace("\n    =>", "  =>").replace("\n    ", " ").split("\n")):
+        command, says, content, rows, prints, *_ = [*line.split("  =>  "), "", "", ""]
         if content.startswith("$"):
-            files = globals()[content[1:]]
+            files = eval(content[1:])
         else:
             files = content.encode().decode("unicode_escape").encode("latin-1")
-        mistake = Mistake(command, says, files, code, rows=int(rows or code == 0))
+        mistake = Mistake(command, says, files, code, rows=int(rows or code == 0), prints=prints)
         yield mistake if mistake.contents or not files else replace(mistake, files=b"", stdin=files)
 
 
