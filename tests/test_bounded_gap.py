@@ -73,12 +73,6 @@ def test_a_span_of_the_longest_text_is_the_gap_weighted_kernel(p, decay, normali
     np.testing.assert_allclose(ours, exact, rtol=2e-6, atol=3e-8 * exact.max())  # features are on a grid
 
 
-def test_a_span_of_p_is_the_spectrum():
-    documents = encode(random_texts(50))
-    gram = BoundedGap(3, 0.3, 3).rows(documents, CPU).gram()
-    np.testing.assert_allclose(gram, Spectrum(3).rows(documents, CPU).gram(), rtol=1e-6)
-
-
 def left_out(kernel, documents):
     """Share of k(x, x) that longer spans contribute, shape (n,); see the docstring of bounded.py."""
     _, x = count(documents, kernel.patterns, kernel.decay)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import chains, gaussian, indefinite, judge, libsvm, solve_dual
+from problems import chains, gaussian, indefinite, judge, solve_dual
 from test_smo import ArrayRows
 
 from textsvm.errors import InputError
@@ -55,20 +55,6 @@ def feasible(dual):
     return start
 
 
-@pytest.mark.parametrize("name", ["folds, C up", "pairs of classes"])
-def test_chains_equal_libsvm(name):
-    matrix, problems, _ = chains(150)[name]
-    many = solve_chains(DenseGram(matrix), problems, Stopping(1e-6))
-    for chain, solutions in zip(problems, many, strict=True):
-        for dual, solution in zip(chain, solutions, strict=True):
-            part = matrix[np.ix_(dual.index, dual.index)]
-            coef, bias, objective = libsvm(part, dual.sign, dual.upper[0], tol=1e-6)
-            assert solution.objective == pytest.approx(objective, rel=1e-6)
-            values = part.astype(np.float64)
-            ours = values @ (dual.sign * solution.alpha) + solution.bias
-            np.testing.assert_allclose(ours, values @ coef + bias, atol=2e-4)
-
-
 def test_a_path_costs_less_than_its_problems_alone():
     matrix, y = gaussian(400)
     path = [svc(y, C) for C in np.logspace(-2, 1, 12)]
@@ -114,15 +100,6 @@ def test_a_warm_start_is_feasible_and_no_worse(seed, n, C, epsilon, kind, defini
     elif kind == "svc":
         assert C[1] < C[0]
     judge(solve_dual(DenseGram(matrix), then, initial=np.abs(coef), max_iter=100_000), matrix, then, 1e-3)
-
-
-def test_rows_on_demand_give_the_same_bits_as_dense():
-    matrix, problems, _ = chains(150)["folds, C up"]
-    problems = [chain[:1] for chain in problems]
-    dense = solve_chains(DenseGram(matrix), problems)
-    cached = solve_chains(CachedGram(ArrayRows(matrix), needed_bytes(150, 40)), problems)
-    for a, b in zip(dense, cached, strict=True):
-        np.testing.assert_array_equal(a[0].alpha, b[0].alpha)
 
 
 def test_rows_on_demand_along_a_chain():

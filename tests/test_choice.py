@@ -1,6 +1,5 @@
 """The kernel and C that are chosen where the user names none."""
 
-import pickle
 import random
 from dataclasses import replace
 from typing import ClassVar
@@ -8,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from loading import load
-from sklearn.base import clone
 
 import textsvm
 from textsvm import SVC, Compute, InputError
@@ -16,7 +14,6 @@ from textsvm.choice import candidates, choose
 from textsvm.choice import choose as trial_module
 from textsvm.choice.candidates import Candidate
 from textsvm.choice.choose import FACTORS, FEWEST, FOLDS, Trial, Trials
-from textsvm.evaluation.explanation import explain
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.solvers.problems import Classification
@@ -115,12 +112,6 @@ def test_no_texts_stop_the_default(name, multiclass, budget):
     assert model.chosen_
     assert set(model.predict([*texts, "", "☃ new"])) <= set(y)
     assert np.isfinite(model.decision_function([*texts, "", "☃ new"])).all()
-
-
-@pytest.mark.parametrize("name", ["three letters", "a class of one", "many classes"])
-def test_what_was_trained_on_is_decided_right(name):
-    texts, y = LITTLE[name]
-    assert auto(C=100.0).fit(texts, y).score(texts, y) == 1
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fast"])
@@ -252,18 +243,6 @@ def test_texts_of_few_groups_learn_no_weights(kernel):
         assert model.chosen_.endswith("for texts of few groups") != learns
         largest = 10 if kernel == "auto" else 15  # however many pieces a book has
         assert (largest == model.C_) != learns
-
-
-@pytest.mark.parametrize("kernel", ["auto", "fast"])
-def test_few_texts_have_the_same_machine_after_another_training(kernel, tmp_path):
-    texts, y = corpus(40, 3)
-    given = {"kernel": kernel, "C": 0.5, "tol": 1e-6}
-    model, again = auto(**given).fit(texts, y), auto(**given).fit(texts[::-1], y[::-1])
-    assert model.C_ == again.C_ == 0.5 * getattr(candidates, f"{kernel}_candidate")(texts).C > 1
-    new = corpus(9, 3, 1)[0]
-    np.testing.assert_allclose(model.decision_function(new), again.decision_function(new), atol=1e-3)
-    textsvm.save(model, tmp_path / "m")
-    np.testing.assert_array_equal(load(tmp_path / "m").decision_function(new), model.decision_function(new))
 
 
 def test_kernels_of_the_default():
@@ -596,25 +575,6 @@ def test_progress_of_the_choice_never_goes_back(jobs):
     assert steps[-1][0] == steps[-1][1]
 
 
-def test_progress_may_stop_the_choice():
-    def stop(stage, done, total):
-        if stage == "choose":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tried().fit(*corpus(), progress=stop)
-
-
-def test_features_and_gram_decide_the_same():
-    for kernel in (orders, corpus):
-        texts, y = kernel()
-        model = auto(compute=Compute(solver="features")).fit(texts, y)
-        given = {"kernel": clone(model.kernel_), "C": model.C_, "loss": model.loss_, "tol": 1e-5}
-        named = auto(**given, compute=Compute(solver="gram")).fit(texts, y)
-        assert model.gram_description_.startswith("none, ")
-        np.testing.assert_allclose(model.decision_function(texts), named.decision_function(texts), atol=1e-2)
-
-
 def test_the_default_has_the_hinge_loss_where_no_other_is_possible():
     texts, y = corpus(60, 3)
     small = Compute(solver="gram", memory=8000)
@@ -624,20 +584,6 @@ def test_the_default_has_the_hinge_loss_where_no_other_is_possible():
         assert "hinge loss" in model.chosen_
     with pytest.raises(InputError, match="kernel matrix that fits in memory"):
         auto(loss="squared_hinge", compute=small).fit(texts, y)
-
-
-def test_copies_and_files_decide_the_same(model, tmp_path):
-    new = [*corpus(9, 2, 1)[0], "", "☃"]
-    expected = model.decision_function(new)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).decision_function(new), expected)
-    fresh = clone(model)
-    assert fresh.get_params() == model.get_params()
-    assert fresh.kernel == "auto"
-    assert not hasattr(fresh, "kernel_")
-    textsvm.save(model, tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.decision_function(new), expected)
-    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
 
 
 def test_a_saved_model_keeps_the_penalty_that_was_used(tmp_path):
@@ -650,12 +596,6 @@ def test_a_saved_model_keeps_the_penalty_that_was_used(tmp_path):
         assert loaded.loss_ == model.loss_ == "squared_hinge"
         used.append(model.C_)
     assert set(used) != {2.0}
-
-
-def test_a_choice_is_explained(model):
-    texts = [*corpus(5, 2, 1)[0], "zz"]
-    for value, found in zip(model.decision_function(texts), explain(model, texts), strict=True):
-        assert found.symbols.sum() + found.bias == pytest.approx(value, rel=1e-6, abs=1e-9)
 
 
 def test_words_are_read_only_where_there_are_words(monkeypatch):

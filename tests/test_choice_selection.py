@@ -6,7 +6,7 @@ from loading import load
 from sklearn.base import clone
 
 import textsvm
-from textsvm import SVC, SVR, CalibratedSVC, InputError, Spectrum, cross_validate, tune
+from textsvm import SVC, SVR, CalibratedSVC, InputError, cross_validate, tune
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.readers import sample
@@ -60,20 +60,6 @@ def test_copies_across_folds_are_found_whatever_is_chosen(questions):
         for i in range(3):
             assert (i in test) == (len(texts) + i in test)
     assert together.leaks == []
-
-
-def test_a_weight_learnt_from_classes_knows_those_of_the_training_part_alone(questions):
-    texts, labels = questions
-    model = SVC(Spectrum((1, 3), "log", odds=True))
-    found = cross_validate(model, texts, labels, cv=3)
-    for train, test in found.folds:
-        fitted = clone(model).fit([texts[i] for i in train], labels[train])
-        expected = fitted.decision_function([texts[i] for i in test])
-        np.testing.assert_allclose(found.decision[test], expected, atol=2e-3)
-    best = tune(model, texts, labels, {"C": [1.0]}, cv=found.folds).best_estimator
-    np.testing.assert_allclose(
-        best.decision_function(texts), clone(model).fit(texts, labels).decision_function(texts), atol=2e-3
-    )
 
 
 def test_a_grid_without_kernels_is_one_of_the_fixed_kernel(questions):

@@ -195,35 +195,6 @@ def test_train_reports_what_a_script_needs(model):
     assert 0.85 < report["holdout"]["accuracy"] <= 1
 
 
-def test_evaluate(model):
-    result = run("evaluate", model[0], sample("mail"), "--json")
-    figures = json.loads(result.stdout)
-    assert figures.keys() >= {
-        "n", "labels", "accuracy", "precision", "recall", "f1", "macro_f1", "roc_auc", "confusion", "seconds",
-    }  # fmt: skip
-    assert figures["labels"] == ["ham", "spam"]
-    assert sum(map(sum, figures["confusion"])) == figures["n"]
-    shown = run("evaluate", model[0], sample("mail"))
-    assert f"{100 * figures['accuracy']:.2f} %" in shown.stdout.decode()
-
-
-def test_positive_class_need_not_sort_last(tmp_path):
-    path = tmp_path / "earn.textsvm"
-    corpus = sample("newswire")
-    options = ["--part", "train", "--positive", "earn", "--negative", "rest", "--max-length", "200", "--json"]
-    trained = run("train", corpus, "-o", path, *options)
-    assert trained.returncode == 0, trained.stderr.decode()
-    figures = json.loads(run("evaluate", path, corpus, "--part", "test", "--json").stdout)
-    assert figures["labels"] == ["rest", "earn"]
-    assert figures["recall"] > 0.7
-    assert figures["roc_auc"] > 0.8
-    lines = run(
-        "predict", path, "-", stdin=b"net profit of 5 mln dlrs, dividend 12 cts a share, quarter"
-    ).stdout
-    line = json.loads(lines)
-    assert (line["decision"] > 0) == (line["label"] == "earn")
-
-
 def test_predict_a_raw_mail_from_stdin(model):
     mail = (
         b"From: a@example.org\r\nTo: b@example.org\r\nSubject: =?utf-8?b?RnJlZSBwcml6ZQ==?=\r\n"
@@ -234,18 +205,6 @@ def test_predict_a_raw_mail_from_stdin(model):
     line = json.loads(result.stdout)
     assert line.keys() == {"id", "label", "decision"}
     assert line["label"] in ("ham", "spam")
-
-
-def test_predict_json_lines_and_files(model, tmp_path):
-    lines = b'{"id": "a", "text": "free money"}\n{"id": "b", "text": "see you at the meeting"}\n'
-    result = run("predict", model[0], "-", stdin=lines)
-    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["a", "b"]
-    (tmp_path / "x.txt").write_text("free money")
-    (tmp_path / "y.txt").write_text("see you at the meeting")
-    again = run("predict", model[0], tmp_path / "x.txt", tmp_path / "y.txt")
-    assert [json.loads(a)["decision"] for a in again.stdout.splitlines()] == pytest.approx(
-        [json.loads(a)["decision"] for a in result.stdout.splitlines()]
-    )
 
 
 def test_a_closed_pipe_is_no_error(model, tmp_path):
@@ -298,16 +257,6 @@ def test_messages_that_nobody_reads_do_not_stop_the_work(tmp_path):
     assert run("predict", tmp_path / "m", "-", stdin=b"free money").returncode == 0
 
 
-def test_corpus_counts():
-    summary = json.loads(run("corpus", sample("newswire"), "--json").stdout)
-    assert summary["n"] > 100
-    assert summary["labels"]["earn"] > 20
-    assert set(summary["parts"]) >= {"train", "test"}
-    shown = run("corpus", sample("mail"))
-    assert shown.returncode == 0
-    assert "spam" in shown.stdout.decode()
-
-
 def test_both_splits_of_reuters():
     for format, train in (("reuters", 373), ("reuters-lewis", 406)):
         found = report("corpus", sample("newswire"), "--format", format)
@@ -323,15 +272,6 @@ def test_a_parameter_of_kernels_is_an_option_of_tune_alone():
     assert not SPELLED_ONLY - {"encoder"} & {parameter.name for parameter in commands["tune"].params}
 
 
-@pytest.mark.parametrize("kernel", ["edit:gamma=0.02", "gap:2-3,decay=0.4"])
-def test_train_with_other_kernels(kernel, tmp_path):
-    options = ["-o", tmp_path / "m", "--max-length", "120", "--holdout", "0.3", "--memory", "1MiB", "--json"]
-    result = run("train", sample("mail"), "--kernel", kernel, *options)
-    report = json.loads(result.stdout)
-    assert report["kernel_spelled"] == kernel
-    assert report["holdout"]["accuracy"] > 0.6
-
-
 def test_output_in_a_pipe_is_plain(model):
     result = run("evaluate", model[0], sample("mail"))
     assert b"\x1b[" not in result.stdout + result.stderr
@@ -343,32 +283,6 @@ def test_no_command_shows_the_help():
     assert result.returncode == 2
     assert b"Usage" in result.stdout + result.stderr
     assert b"textsvm: (see" not in result.stderr
-
-
-def test_labels_and_ids_do_not_reach_into_the_terminal(tmp_path):
-    hostile = "\x1b[2J\x9b2J[red]"
-    rows = [f"{i},{'ab'[i % 2] * 9} {i},{hostile}{'ab'[i % 2]}\n" for i in range(8)]
-    (tmp_path / "x.csv").write_text("id,text,label\n" + "".join(rows), encoding="utf-8")
-    table, model = ("--text", "text", "--label", "label"), tmp_path / "m"
-    for arguments in (
-        ("corpus", tmp_path / "x.csv", *table),
-        ("train", tmp_path / "x.csv", *table, "-o", model),
-        ("evaluate", model, tmp_path / "x.csv", *table),
-        ("explain", model, tmp_path / "x.csv", "--text", "text"),
-        ("train", tmp_path / "x.csv", *table, "--positive", "none"),
-    ):
-        result = run(*arguments)
-        shown = (result.stdout + result.stderr).decode()
-        assert "[red]" in shown
-        assert "\x1b" not in shown
-        assert "\x9b" not in shown
-
-
-def test_unusable_models(tmp_path, model):
-    assert "is a folder; name a file" in fails("predict", tmp_path, "-", stdin=b"text")
-    assert "not there" in fails("predict", tmp_path / "none", "-", stdin=b"text")
-    (tmp_path / "bad").write_bytes(model[0].read_bytes()[:200])
-    assert "bad" in fails("evaluate", tmp_path / "bad", sample("mail"))
 
 
 def test_no_space_left_keeps_the_old_model(model, tmp_path):
@@ -442,23 +356,6 @@ def test_devices():
     assert found[0]["usable"]
     assert all(each["usable"] or each["trouble"] for each in found)
     assert "cpu" in run("devices").stdout.decode()
-
-
-def test_the_device_that_ran_is_said(model):
-    result = run("evaluate", model[0], sample("mail"), "--device", "cpu")
-    assert b"device: cpu" in result.stderr
-
-
-def test_a_million_symbols(tmp_path):
-    lines = [{"text": f"{word} {i}", "label": word} for i in range(20) for word in ("banana", "monday")]
-    lines.append({"text": "banana " * 143_000, "label": "banana"})
-    path = tmp_path / "long.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for kernel in ("spectrum", "edit"):
-        result = run("train", path, "--kernel", kernel, "-o", tmp_path / "m", "--json")
-        assert result.returncode == 0, result.stderr.decode()
-        assert json.loads(result.stdout)["n_train"] == 41
-    assert "1,001,000 symbols" in result.stderr.decode()
 
 
 def in_ascii(*arguments):

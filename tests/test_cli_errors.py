@@ -377,7 +377,7 @@ cv said.csv --text utterance,body  =>  no column 'body'
 export m.textsvm -o out.bin --title x  =>  a title is for pages
 train reviews.csv --part test  =>  no part 'test'
 evaluate m.textsvm reviews.csv --part test  =>  no part 'test'
-predict vectors.textsvm reviews.csv  =>  vectors
+predict vectors.textsvm reviews.csv  =>  holds texts, and the model compares vectors
 predict m.textsvm two.libsvm  =>  (text|vector)
 predict dna.textsvm reviews.csv  =>  (letter|sequence|DNA)
 predict few.textsvm reviews.csv --proba  =>  few.textsvm gives no probabilities.*--calibrate
@@ -548,6 +548,14 @@ train reviews.csv --multiclass ordered:bad<fair
 train t.csv --text text --label label  =>  several columns 'text'
     =>  $table([(i, *r) for i, r in enumerate(ROWS)], ('text', 'label', 'text'))
 train t.csv --text 2 --label 1  =>  first line a header.*'mood'  =>  $table(ROWS, ('mood', 'remark'))
+predict few.textsvm reviews.csv --unsure 0.1,0.9  =>  --calibrate
+train reviews.csv --holdout 0.001  =>  : 1 of 40 documents held out leave 39 and.*each of the 2 classes
+train reviews.csv --holdout 0.99  =>  held out leave 0 and
+predict place reviews.csv  =>  is a folder; name a file  =>  ${'place/x': b''}
+predict m.textsvm - --text nosuch  =>  no column 'nosuch'  =>  text,label\na,b\n
+predict m.textsvm - --text text --id nosuch  =>  no column 'nosuch'  =>  text,label\na,b\n
+explain m.textsvm - --text nosuch  =>  no column 'nosuch'  =>  text,label\na,b\n
+tune reviews.csv --metric beauty -C 1  =>  metric 'beauty' is not one of accuracy
 """
 #: Commands that are wrong usage.
 WRONG_USAGE = r"""
@@ -684,6 +692,15 @@ cv reviews.csv --encoder e --kernel fast  =>  the encoder e is damaged
     =>  ${'e/model.safetensors': b'none', 'e/tokenizer.json': b'{}'}
 train reviews.csv --multiclass ordered:
     =>  "ordered:" names no class; give "ordered:low<high", or "ordered" for numbers
+explain m.textsvm reviews.csv -o page.txt  =>  \.html
+explain m.textsvm reviews.csv -o -  =>  \.html
+train reviews.csv --kernel spectrum:tokens=letters -o new.textsvm
+    =>  tokens=letters is not one of characters, words
+evaluate m.textsvm reviews.csv --report r.txt  =>  must end in \.html
+predict m.textsvm reviews.csv -o out.xlsx --output-format csv  =>  do not go together
+predict m.textsvm reviews.csv --all-classes  =>  --all-classes is for tables
+predict m.textsvm reviews.csv -o there.xlsx  =>  there\.xlsx is there and is not certain  =>  body\nlunch\n
+predict m.textsvm reviews.csv -o there.csv  =>  is there and is not predictions as CSV  =>  body\nlunch\n
 """
 #: Commands of mail that fail.
 MAIL_FAILS = r"""

@@ -77,14 +77,6 @@ def test_passages_are_the_text_and_their_values_its_sum(spam):
     assert all(part.endswith("!") for _, part in passages(explanation))
 
 
-@pytest.mark.parametrize("name", ["page.txt", "page", "-", "page.htm"])
-def test_a_page_ends_in_html(spam, tmp_path, name):
-    result = run("explain", spam[0], "-", "-o", name if name == "-" else tmp_path / name, stdin=b"win")
-    assert result.returncode == 2
-    assert b".html" in result.stderr
-    assert not [*tmp_path.iterdir()]
-
-
 def test_several_labels_are_a_list_of_words(tmp_path):
     texts = ["win cash now", "a cash prize to win", "lunch at noon", "see you at noon"] * 3
     labels = [("spam", "money"), ("money", "spam"), ("food",), ("food", "time")] * 3

@@ -67,15 +67,6 @@ def read_documents_of(content, **options):
         return read_documents("-", **options).texts
 
 
-@pytest.mark.parametrize("options", [["--text", "nosuch"], ["--id", "nosuch"]])
-def test_a_column_that_is_not_on_standard_input_is_named(model, options):
-    message = fails("predict", model, "-", *options, stdin=CSV.encode())
-    assert "no column 'nosuch'" in message
-    assert "explain" not in message
-    if options[0] == "--text":
-        assert "no column 'nosuch'" in fails("explain", model, "-", *options, stdin=CSV.encode())
-
-
 def test_a_text_a_line(model):
     texts = ["a good kettle", "bad\tnovels", "  ", "poor service, sent it back"]
     content = "\n".join(texts).encode()
@@ -189,27 +180,6 @@ def table_of(*arguments, code=0):
     result = run("predict", *arguments, "--output-format", "csv", stdin=TABLE.encode())
     assert result.returncode == code, result.stderr.decode()
     return list(csv.reader(result.stdout.decode().splitlines())), result.stderr.decode()
-
-
-def test_a_table_gives_a_table(model):
-    """With the columns of the input, and a row for each of its rows."""
-    rows, said = table_of(model, "-", "--text", "text", code=1)
-    fitted = load(model)
-    texts = ["a good kettle", "bad novels"]
-    labels, values = fitted.predict(texts), fitted.decision_function(texts)
-    assert rows[0] == ["nr", "text", "label", "predicted_label", "confidence"]
-    assert rows[1] == ["1", "a good kettle", "x, y", labels[0], str(round(abs(values[0]), 6))]
-    assert rows[2] == ["2", "", "", "", ""]
-    assert rows[3] == ["3", "bad novels", "=1", labels[1], str(round(abs(values[1]), 6))]
-    assert "its 'text' is empty" in said
-    rows, _ = table_of(model, "-", "--text", "text", "--skip-invalid")
-    assert [row[0] for row in rows[1:]] == ["1", "3"]
-
-
-def test_lines_give_a_table(model):
-    rows, _ = table_of(model, "-", "--format", "lines")
-    assert rows[0] == ["id", "label", "confidence"]
-    assert [row[0] for row in rows[1:]] == ["1", "2", "3", "4"]
 
 
 def test_the_best_labels(model, tmp_path):

@@ -430,29 +430,6 @@ def test_rows_come_as_they_are_read(place):
         assert process.wait(60) == 1
 
 
-@pytest.mark.parametrize(
-    ("output", "options", "words"),
-    [
-        ("out", (), "the suffix decides the format, and must be one of .csv, .tsv"),
-        ("out.txt", (), "the suffix decides the format"),
-        ("out.csv.gz", (), "the suffix decides the format"),
-        ("out.csv", ("--output-format", "jsonl"), "-o out.csv and --output-format jsonl do not go together"),
-        ("out.xlsx", ("--output-format", "csv"), "do not go together"),
-        ("out.jsonl", ("--all-classes",), "--all-classes is for tables"),
-        ("-", ("--all-classes",), "--all-classes is for tables"),
-        ("there.xlsx", (), "there.xlsx is there and is not certain to be predictions"),
-        ("there.csv", (), "there.csv is there and is not predictions as CSV"),
-        ("there.json", (), "there.json is there and is not predictions as JSON"),
-    ],
-)
-def test_an_output_is_refused(output, options, words, place, tmp_path):
-    for name in ("there.xlsx", "there.csv", "there.json"):
-        (tmp_path / name).write_text("body\nlunch\n")
-    (tmp_path / "in.csv").write_text("body\nlunch\n")
-    assert words in fails("predict", place / "m", "in.csv", "-o", output, *options, code=2, cwd=tmp_path)
-    assert (tmp_path / "there.csv").read_text() == "body\nlunch\n"
-
-
 COMMANDS = {
     "doubts": "doubts t.jsonl --text body --label kind --kernel spectrum:2 -q -o",
     "cv": "cv t.jsonl --text body --label kind --kernel spectrum:2 --folds 2 -q --predictions",

@@ -24,11 +24,6 @@ def lines_of(*arguments, stdin=b""):
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_corpus_of_sequences():
-    found = report("corpus", SITES)
-    assert (found["format"], found["n"], found["parts"]) == ("fasta", 400, {"train": 320, "test": 80})
-
-
 def test_without_options_dna_has_gapped_kmers_of_both_strands(tmp_path):
     trained = report("train", SITES, "--part", "train", "--positive", "bound", "-o", tmp_path / "m")
     assert "gapped:7,m=2,canonical" in trained["kernel_spelled"]
@@ -49,14 +44,6 @@ def test_evaluate_predict_and_explain(model, tmp_path):
     assert [each["decision"] for each in again] == pytest.approx([each["decision"] for each in found])
     explained = lines_of("explain", model, tmp_path / "other strand.fa", "--json", "--similar", "0")
     assert [each["id"] for each in explained] == ["one", "two"]
-
-
-def test_cv_and_tune():
-    part = [SITES, "--part", "test"]
-    by_chromosome = report("cv", *part, *KERNEL, "--positive", "bound", "--groups", "chr", "--folds", "2")
-    assert [each["n_test"] for each in by_chromosome["folds"]] == [40, 40]
-    tuned = report("tune", *part, "--kernel", "gapped", "--g", "5,6", "--m", "1", "--canonical", "-C", "1")
-    assert tuned["best_params"]["kernel"]["g"] in (5, 6)
 
 
 def test_two_files_are_two_classes(tmp_path):

@@ -19,7 +19,6 @@ from textsvm.model.settings import DEFAULT_KERNELS
 from textsvm.model.trained import TrainedModel
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
-from textsvm.text.documents import View
 from textsvm.training.fold_grams import FoldGrams
 
 ESSAYS = [sample("essays"), "--regress", "score"]
@@ -110,25 +109,6 @@ def test_names_of_defaults_are_those_of_the_estimator():
     assert DEFAULTS == DEFAULT_KERNELS
 
 
-@pytest.mark.parametrize(("strategy", "machines"), [("ovo", 3), ("ovr", 3), ("crammer-singer", 1)])
-def test_classes_are_found(strategy, machines, tmp_path):
-    model = tmp_path / "m"
-    trained = report(
-        "train", sample("questions"), "--kernel", "spectrum:3", "--multiclass", strategy, "-o", model
-    )
-    assert [each["class"] for each in trained["classes"]] == ["what", "when", "where"]
-    assert sum(each["documents"] for each in trained["classes"]) == trained["n_train"] == 60
-    assert trained["machines"] == machines
-    assert trained["converged"]
-    fitted = load(model)
-    assert fitted.multiclass == strategy
-    texts = ["When was the first violin seen?", "Where is Riga?"]
-    rows = lines_of(model, "-", stdin="".join(json.dumps({"text": t}) + "\n" for t in texts).encode())
-    assert [row["label"] for row in rows] == ["when", "where"] == fitted.predict(texts).tolist()
-    decision = [list(row["decision"].values()) for row in rows]
-    np.testing.assert_allclose(decision, fitted.decision_function(texts), atol=1e-5)
-
-
 def test_numbers(tmp_path):
     model = tmp_path / "m"
     options = ["--kernel", "spectrum:1-5,intersection", "--weights", "raters", "--epsilon", "0.2"]
@@ -146,34 +126,6 @@ def test_numbers(tmp_path):
     rows = lines_of(model, sample("essays"))
     assert [row["id"] for row in rows] == corpus.ids
     np.testing.assert_allclose([row["value"] for row in rows], values)
-
-
-def test_weights_count(tmp_path):
-    rows = [
-        ("banana bread", "x", 1),
-        ("banana split", "x", 2),
-        ("monday blues", "y", 1),
-        ("monday club", "y", 3),
-    ]
-    weighted = tmp_path / "weighted.csv"
-    weighted.write_text("text,label,w\n" + "".join(f"{t},{y},{w}\n" for t, y, w in rows))
-    repeated = tmp_path / "repeated.csv"
-    repeated.write_text("text,label\n" + "".join(f"{t},{y}\n" * w for t, y, w in rows))
-    common = ["--kernel", "spectrum:3", "-C", "0.1", "--tol", "1e-9", "-o", tmp_path / "m"]
-    first = report("train", weighted, "--weights", "w", *common)
-    second = report("train", repeated, *common)
-    assert first["n_train"] == 4
-    assert second["n_train"] == 7
-    assert first["objective"] == pytest.approx(second["objective"], rel=1e-6)
-    assert report("train", weighted, *common)["objective"] != pytest.approx(first["objective"], rel=1e-3)
-
-
-def test_balanced_classes(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("text,label\n" + "banana one,x\n" * 9 + "banana two,y\n")
-    for options, label in ([], "x"), (["--class-weight", "balanced"], "y"):
-        report("train", path, "--kernel", "spectrum:1-5,log,idf", "-C", "0.5", "-o", tmp_path / "m", *options)
-        assert lines_of(tmp_path / "m", "-", stdin=b"banana two")[0]["label"] == label
 
 
 def test_one_class(tmp_path):
@@ -240,13 +192,6 @@ def test_bands_and_tables_of_probabilities(questions):
     head, row = table.stdout.decode().splitlines()
     assert head == "id,label,confidence,label_1,decision_1,probability_1,label_2,decision_2,probability_2"
     assert float(row.split(",")[2]) == pytest.approx(float(row.split(",")[5]), abs=1e-6)
-
-
-@pytest.mark.parametrize("options", [["--proba"], ["--unsure", "0.1,0.9"]])
-def test_no_probabilities(options, tmp_path):
-    (tmp_path / "few.csv").write_text("text,label\none cat,a\na dog,b\n")
-    report("train", tmp_path / "few.csv", "-o", tmp_path / "m")  # too few texts for folds
-    assert "--calibrate" in fails("predict", tmp_path / "m", "-", *options, stdin=b"text")
 
 
 def test_quiet_training_prints_nothing(tmp_path):
@@ -324,28 +269,6 @@ def test_near_copies_in_the_held_out_part_are_told(kernel, tmp_path):
     assert all(text_of[each["test"]] != text_of[each["train"]] for each in found)
     assert warning in done.stderr.decode()
     assert b"--group-duplicates" in done.stderr
-
-
-def test_words_on_the_command_line(tmp_path):
-    model = tmp_path / "m"
-    words = ["--kernel", "spectrum:1-2,tokens=words,keep-case"]
-    trained = report("train", sample("questions"), *words, "-o", model)
-    assert (trained["kernel"]["tokens"], trained["kernel"]["keep_case"]) == ("words", True)
-    fitted = load(model)
-    assert fitted.kernel_.structure.view == View("words", True)
-    text = "When was the first violin seen?"
-    [row] = lines_of(model, "-", stdin=json.dumps({"text": text}).encode())
-    assert row["label"] == fitted.predict([text])[0]
-    shown = run("explain", model, "-", "--json", stdin=json.dumps({"text": text}).encode())
-    explained = json.loads(shown.stdout)
-    assert explained["text"] == text
-    assert "When was" in [each["text"] for each in explained["substrings"]]
-    grid = ["--kernel", "spectrum", "--p", "1", "--tokens", "characters,words", "-C", "1"]
-    tuned = report("tune", sample("questions"), *grid)
-    assert {each["params"]["kernel"]["tokens"] for each in tuned["table"]} == {"characters", "words"}
-    assert "tokens=letters is not one of characters, words" in fails(
-        "train", sample("questions"), "--kernel", "spectrum:tokens=letters", "-o", model, code=2
-    )
 
 
 def last_line(*options, path):
@@ -484,17 +407,6 @@ def test_a_document_much_longer_than_the_others_is_named(tmp_path):
         "train", tmp_path / "t.csv", "--kernel", "fast", "--max-length", "100", "-o", tmp_path / "m"
     ).stderr.decode()
     assert "document 42 has 1,250,000 symbols, and the median is 14; --max-length cuts long documents" in said
-
-
-@pytest.mark.parametrize(
-    ("share", "what"),
-    [("0.001", ": 1 of 60 documents held out leave 59 and"), ("0.99", "held out leave 0 and")],
-)
-def test_too_small_a_holdout_is_our_own_sentence(share, what, tmp_path):
-    message = fails("train", sample("reviews"), "--holdout", share, "-o", tmp_path / "m")
-    assert what in message
-    assert "each of the 2 classes" in message
-    assert "test_size" not in message
 
 
 def test_other_charsets_than_declared_are_told_calmly(tmp_path):

@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from command import fails, report, run
+from command import report, run
 from loading import load
 
 from textsvm import cli
 from textsvm.readers import sample
 
 SHORT = ["--max-length", "80"]
-ESSAYS = [sample("essays"), "--regress", "score", "--groups", "writer"]
 
 
 def test_tune_finds_and_writes(tmp_path):
@@ -48,16 +47,6 @@ def test_tune_shows_a_table():
     assert "not written" in shown
 
 
-def test_tune_tries_multiclass_strategies(tmp_path):
-    options = ["--p", "3", "-C", "0.1,1", "--multiclass", "ovo,ovr,crammer-singer", "-o", tmp_path / "m"]
-    found = report("tune", sample("questions"), *options)
-    assert {row["params"]["multiclass"] for row in found["table"]} == {"ovo", "ovr", "crammer-singer"}
-    assert len(found["table"]) == 6
-    assert load(tmp_path / "m").multiclass == found["best_params"]["multiclass"]
-    message = fails("tune", sample("questions"), "-q", "--metric", "beauty")
-    assert "metric 'beauty' is not one of accuracy" in message
-
-
 def test_tune_has_a_grid_of_its_own():
     found = report("tune", sample("questions"))
     *rows, default = found["table"]
@@ -76,15 +65,6 @@ def test_no_setting_better_than_the_default_is_an_answer(tmp_path):
     named = report("tune", sample("questions"), "-C", "1", "--kernel", "gap:3", "--kernel", "auto")
     assert [str(row["params"]["kernel"])[:4] for row in named["table"]][-1] == "auto"
     assert "auto" not in json.dumps(report("tune", sample("questions"), "-C", "1", "--kernel", "gap:3"))
-
-
-def test_tune_numbers(tmp_path):
-    options = ["--p", "1-3", "-C", "1,10", "--epsilon", "0.1,0.5", "--metric", "mae", "-o", tmp_path / "m"]
-    found = report("tune", *ESSAYS, *options)
-    assert found["best_score"] == min(row["mean"] for row in found["table"])
-    assert {row["params"]["epsilon"] for row in found["table"]} == {0.1, 0.5}
-    assert load(tmp_path / "m").epsilon == found["best_params"]["epsilon"]
-    assert report("evaluate", tmp_path / "m", sample("essays"))["mae"] < found["best_score"]
 
 
 def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, capsys):

@@ -216,17 +216,3 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(name, here):
     before = sorted(path.name for path in here.iterdir())
     assert what in fails("train", *arguments, "-o", "never.textsvm", cwd=here)
     assert sorted(path.name for path in here.iterdir()) == before
-
-
-def test_models_and_documents_that_do_not_fit(here, model, of_columns):
-    assert "holds texts, and the model compares vectors" in fails(
-        "predict", model, here / "mails.csv", "--text", "subject"
-    )
-    assert "has no column" in fails("predict", of_columns[0], here / "train.svm")
-    np.save(here / "narrow.npy", np.ones((2, 3)))
-    assert "features" in fails("predict", model, here / "narrow.npy")
-    assert "no texts" in fails("explain", model, here / "test.svm")
-
-
-def test_wrong_usage(here):
-    fails("train", here / "train.svm", "--kernel", "gaussian:gamma=0", "-o", here / "n.textsvm", code=2)

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from command import fails, report, run
+from command import fails, report
 from contracts import check_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -213,12 +213,6 @@ def test_the_best_of_a_grid_keeps_its_own_views_alone(kernel, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "m").decision_function(NEW), model.decision_function(NEW))
 
 
-def test_a_budget_is_estimated_over_views():
-    kernels = [CHARACTERS, Sum([CHARACTERS, WORDS]), EditDistance(0.1, tokens="words")]
-    found = tune(SVC(device="cpu"), TEXTS, LABELS, {"kernel": kernels}, cv=2, minutes=10)
-    assert len(found.table) == 3
-
-
 def test_parts_of_other_views_that_fit_no_text():
     long = Sum([Spectrum(2), Spectrum(20, tokens="words")])
     with pytest.raises(InputError, match="shorter than p = 20 of its part words:20"):
@@ -281,21 +275,6 @@ def test_a_file_whose_views_or_kernel_do_not_fit_is_refused(edit, saved, tmp_pat
 
 SPELLED = "spectrum:2-4,log,idf+words:1-2,log,idf"
 REVIEWS = ("corpora/samples/reviews.csv", "--text", "text", "--label", "label")
-
-
-def test_the_command_line_end_to_end(tmp_path):
-    model = tmp_path / "m"
-    trained = report("train", *REVIEWS, "--kernel", SPELLED, "--calibrate", "sigmoid", "-o", model)
-    assert trained["kernel_spelled"] == SPELLED
-    text = "A Truly AWFUL film, and not worth it."
-    (tmp_path / "t.txt").write_text(text + "\n")
-    found = report("explain", model, tmp_path / "t.txt")
-    assert found["exact"]
-    assert sum(found["symbols"]) + found["bias"] == pytest.approx(found["value"], abs=1e-6)
-    assert load(model).decision_function([text])[0] == pytest.approx(found["value"], abs=1e-6)
-    predicted = run("predict", model, tmp_path / "t.txt")
-    assert predicted.returncode == 0, predicted.stderr
-    assert report("cv", *REVIEWS, "--kernel", SPELLED, "--folds", 2)["kernel_spelled"] == SPELLED
 
 
 def test_tune_on_the_command_line(tmp_path):

@@ -17,9 +17,6 @@ from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, 
 from loading import change
 from safetensors.numpy import load_file
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from textsvm import (
     SVC,
@@ -111,14 +108,6 @@ def test_static_vectors_of_other_tokenizers(tmp_path, case):
         (folder / "tokenizer.json").write_text(tokenizer(vocabulary(), **split))
     texts = [*hostile(500), "Bread bread"]
     np.testing.assert_allclose(as_encoder(str(folder)).encoder(texts), means(folder, texts), atol=1e-6)
-
-
-def test_vectors_do_not_depend_on_the_batch(encoder, monkeypatch):
-    texts = hostile(300)
-    whole = encoder(texts)
-    monkeypatch.setattr("textsvm.text.encoders._BATCH", 200)
-    assert (encoder(texts) == whole).all()
-    assert (encoder(texts[7:8]) == whole[7:8]).all()
 
 
 def test_the_same_bits_before_and_after_compilation(folder, encoder, monkeypatch):
@@ -376,14 +365,6 @@ def test_calibration_folds_and_searches(folder):
     labels[4] = "road"
     found = doubts(SVC(encoder=folder), texts, labels, cv=3)
     assert found.order()[0] == 4
-
-
-def test_explanations_sum_to_the_decision(folder):
-    texts, labels = topics(40)
-    model = SVC(2 * Spectrum(2) + Encoder(folder)).fit(texts, labels)
-    [explanation] = explain(model, ["bread in the car"])
-    assert explanation.exact
-    assert explanation.symbols.sum() + explanation.bias == pytest.approx(explanation.value, abs=1e-5)
 
 
 def test_threads_share_an_encoder(folder, encoder):
@@ -780,15 +761,6 @@ def test_the_same_bits_with_any_number_of_threads(folder):
     assert (values[0] == values[1]).all()
 
 
-def test_searches_and_pipelines_of_scikit_learn(folder):
-    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
-    grid = GridSearchCV(SVC("spectrum:2", C=10), {"encoder": [None, folder]}, cv=5).fit(texts, labels)
-    assert grid.best_params_ == {"encoder": folder}
-    assert clone(grid.best_estimator_).get_params()["encoder"] == folder
-    pipeline = make_pipeline(FunctionTransformer(), SVC(encoder=folder)).fit(texts, labels)
-    assert pipeline.predict(["bread", "bus"]).tolist() == ["food", "road"]
-
-
 # Encoders of libraries, and the cache of their vectors
 
 
@@ -926,27 +898,6 @@ def test_a_model_file_downloads_nothing(hub, sentences, tmp_path):
     with pytest.raises(InputError, match="a model downloads nothing; download the encoder owner/name first"):
         load(tmp_path / "m")
     assert set(hub.calls) == {True}
-
-
-def test_all_files_but_descriptions_are_in_the_digest(sentences):
-    def digest():
-        return as_encoder(str(sentences)).encoder.digest
-
-    before = digest()
-    (sentences / "README.md").write_text("text")
-    (sentences / ".git").mkdir()
-    (sentences / ".git" / "HEAD").write_text("text")
-    assert digest() == before
-    found = {before}
-    for name in ("pytorch_model.bin", "model.onnx_data", "1_Pooling/config.json", "2_Dense/config.json"):
-        (sentences / name).parent.mkdir(exist_ok=True)
-        (sentences / name).write_text("text")
-        found.add(digest())
-    (sentences / "1_Pooling").rename(sentences / "3_Pooling")
-    found.add(digest())
-    (sentences / "pytorch_model.bin").write_text("tex2")
-    found.add(digest())
-    assert len(found) == 7
 
 
 def test_a_folder_of_something_else(tmp_path):

@@ -182,35 +182,12 @@ def test_blends_of_unlike_size(weights, device):
     np.testing.assert_allclose(gram(kernel, texts, device), expected, rtol=1e-5, atol=1e-12)
 
 
-def test_order_and_company_do_not_matter(device):
-    texts = random_texts(list(range(0, 120, 3)), "abc", 11)
-    whole = gram(GapWeighted(4, 0.5), texts, device)
-    np.testing.assert_allclose(gram(GapWeighted(4, 0.5), texts[::-1], device), whole[::-1, ::-1], rtol=1e-6)
-    few = [3, 30, 17]
-    part = gram(GapWeighted(4, 0.5), [texts[i] for i in few], device)
-    np.testing.assert_allclose(part, whole[np.ix_(few, few)], rtol=1e-6)
-
-
-def test_gram_is_positive_semidefinite(device):
-    values = gram(GapWeighted(3, 0.7), random_texts([60] * 40, "abcd", 13), device)
-    assert np.linalg.eigvalsh(values.astype(np.float64)).min() > -1e-5
-
-
 @pytest.mark.slow
 def test_values_out_of_range(device):
     with pytest.raises(InputError, match="document 1 is too long"):
         gram(GapWeighted(100, 1.0), ["a", "a" * 2000], device)
     with pytest.raises(InputError, match="range of float32"):
         gram(GapWeighted(10, 0.001, normalised=False), ["abcdefghijklmnopqrst"], device)
-
-
-def test_agrees_with_strkernels(device):
-    """Its subsequence kernel is the blend of all lengths up to `maxlen`, with weights 1."""
-    strkernels = pytest.importorskip("strkernels")
-    texts = random_texts([30, 45, 60, 45], "abcde ", 5)
-    array = np.array(texts)
-    theirs = strkernels.SubsequenceStringKernel(maxlen=3, ssk_lambda=0.5)(array, array)
-    np.testing.assert_allclose(gram(GapWeighted(3, 0.5, (1, 1, 1)), texts, device), theirs, rtol=1e-5)
 
 
 def test_reuters(data, device):

@@ -88,13 +88,6 @@ def test_a_sequence_is_its_reverse_complement():
     assert np.abs(alone[:20, 20:] - alone[:20, :20]).max() > 0.1
 
 
-@pytest.mark.parametrize("weight", WEIGHTS)
-def test_without_gaps_it_is_the_spectrum(weight):
-    documents = encode(dna(200))
-    gram = GappedKmers(4, 0, weight=weight).rows(documents, CPU).gram()
-    np.testing.assert_allclose(gram, Spectrum(4, weight).rows(documents, CPU).gram(), rtol=1e-6)
-
-
 @pytest.mark.parametrize("n_letters", [4, 70, 3000])
 @pytest.mark.parametrize("mask", [Mask((0,)), Mask((1, 3, 4)), Mask(tuple(range(0, 40, 2)))])
 def test_ids_are_exact_in_stages_and_tables(n_letters, mask, monkeypatch):

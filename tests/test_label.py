@@ -85,24 +85,6 @@ def test_a_changed_answer_leaves_the_machine_as_without_it(change):
     assert one.progress() == other.progress()
 
 
-def test_restore_gives_the_state_of_the_answers():
-    texts, labels = corpus()
-    learner, journal = Learner(texts), []
-    for _ in range(30):
-        choice = learner.next()
-        copies = learner.answer(choice.index, labels[choice.index], choice.reason == "random")
-        journal.append((choice.index, labels[choice.index], choice.reason == "random"))
-        journal += [(copy, labels[choice.index], False) for copy in copies]
-        learner.refresh()
-    again = Learner(texts)
-    again.restore(journal)
-    again.refresh()
-    assert again.next() == learner.next()
-    for name in ("n_labelled", "n_random", "accuracy", "interval"):
-        assert getattr(again.progress(), name) == getattr(learner.progress(), name)
-    assert [again.guess(i) for i in range(5)] == [learner.guess(i) for i in range(5)]
-
-
 @pytest.mark.parametrize(("relevant", "weighted"), [(None, False), (None, True), (0, True)])
 def test_left_out_values_are_those_of_machines_without_the_texts(relevant, weighted):
     rng = np.random.default_rng(0)

@@ -192,7 +192,7 @@ ELSEWHERE = {
         "--force": "output",
         "--quiet": "cli",
         "--help-all": "cli_console",
-        "--memory": "cli",
+        "--memory": "cli_errors",
         "--store": "store",
         "--encoder": "encoders",
         "--workers": "workers",

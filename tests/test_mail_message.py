@@ -1,7 +1,6 @@
 """The text of a mail: its fields, its tricks in words, its parts; its digest; and hostile mails."""
 
 import base64
-import email.message
 import quopri
 import subprocess
 import sys
@@ -383,18 +382,6 @@ def test_fields_are_those_that_were_sent():
     assert read_message(b"Text\n\nwithout a header").text.startswith("\n\n")
     long = b"".join(b"X-%d: %s\n" % (i, b"a" * 5000) for i in range(200))
     assert len(read_message(long + b"\nText").text.partition("\n\n")[0]) == MAX_SENT
-
-
-def test_the_usual_mail_of_the_standard_library():
-    message = email.message.EmailMessage()
-    message["Subject"], message["From"] = "Grüße", "Jürgen <j@example.org>"
-    message.set_content("Hallo Jürgen")
-    message.add_alternative("<p>Hallo <b>Jürgen</b></p>", subtype="html")
-    message.add_attachment(b"x" * 5000, maintype="image", subtype="png", filename="bild.png")
-    got = lines(message.as_bytes())
-    assert got[got.index("") + 1] == "subject: Grüße"
-    assert "[attachment bild.png image/png 4-16 KB]" in got
-    assert got[-2:] == ["[attachment bild.png image/png 4-16 KB]", "Hallo Jürgen"]
 
 
 def test_reading_and_marking_a_mail_needs_the_standard_library_alone():

@@ -26,7 +26,7 @@ from textsvm.apps.mail.features import (
     sum_vectors,
     word_contributions,
 )
-from textsvm.apps.mail.filter import RECENT, Filter, lesson_line, parse_lessons
+from textsvm.apps.mail.filter import Filter, lesson_line, parse_lessons
 from textsvm.apps.mail.lessons import FILE, FORMAT, Lesson, Lessons, packed, unpacked
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import raw_messages
@@ -171,12 +171,6 @@ def test_lessons_have_no_decision_before_both_kinds_are_known(tmp_path):
         assert (moved.kind, moved.value, moved.score) == ("ham", None, None)
 
 
-def test_what_delivery_adds_does_not_make_it_another_message(store):
-    with Filter(store) as opened:
-        added = b"Received: from somewhere\nX-Spam-Flag: YES\n" + mail("spam", 3)
-        assert learnt_kind(opened, added) == "spam"
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_any_sequence_leaves_what_was_said_last(tmp_path, seed):
     """Learn, change minds, forget, come back: lessons as in a dict, and a machine trained on those."""
@@ -243,20 +237,6 @@ def test_most_lessons_are_kept_to(store):
         assert min(opened.lessons.counts().values()) > 0
         assert set(kinds_of(opened)) == set(opened._machine.alphas)
         assert opened.classify(mail("spam", 99)).value > 0 > opened.classify(mail("ham", 99)).value
-
-
-def test_status_remembers_what_was_said_before(store):
-    with Filter(store) as opened:
-        status = opened.status()
-        assert (status.spam, status.ham, status.texts, status.max_lessons) == (10, 10, True, None)
-        assert status.recent.n == 18  # the first spam and the first ham had no machine before them
-        wrong = status.recent.wrong
-        for i in range(300, 306):
-            opened.learn(mail("spam", i), "ham")
-        assert opened.status().recent.wrong + opened.status().recent.unsure >= wrong + 3
-        assert 0 <= opened.status().recent.false_positives - status.recent.false_positives <= 6
-        assert opened.status().last[0].kind == "ham"
-        assert len(opened.status().last) <= RECENT
 
 
 def test_reasons_are_words_and_their_shares_add_up(store):

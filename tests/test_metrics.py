@@ -211,19 +211,6 @@ def test_resamples_have_the_metrics_of_their_documents(task, n, seed):
             assert found[name][row] == pytest.approx(value, abs=1e-9, nan_ok=True), name
 
 
-def test_intervals_are_those_of_the_binomial_and_repeat():
-    results = some_results("binary", 4000, 0)
-    first = results.with_intervals()
-    low, high = first.intervals["accuracy"]
-    error = 1.96 * math.sqrt(results.accuracy * (1 - results.accuracy) / 4000)
-    assert low == pytest.approx(results.accuracy - error, abs=0.002)
-    assert high == pytest.approx(results.accuracy + error, abs=0.002)
-    assert first.intervals == results.with_intervals().intervals
-    assert first.intervals != results.with_intervals(seed=1).intervals
-    narrow = results.with_intervals(level=0.5).intervals["accuracy"]
-    assert low < narrow[0] < narrow[1] < high
-
-
 def test_intervals_of_perfect_predictions_have_a_width():
     truth = np.repeat(["ham", "spam"], 100)
     decision = np.repeat([-1.0, 1.0], 100)
@@ -235,19 +222,6 @@ def test_intervals_of_perfect_predictions_have_a_width():
     assert np.isnan(found["mcc"]).all()  # all resamples agree, so the bootstrap has no interval
     none = evaluate(truth, truth[::-1], decision, SPAM).with_intervals(50).intervals
     assert none["accuracy"][0] == none["f1"][0] == 0 < none["f1"][1] < 0.05
-
-
-def test_the_positive_class_may_sort_first():
-    truth, predicted = ["ham", "ham", "spam"], ["ham", "spam", "spam"]
-    decision = np.array([-2.0, 1, 3])
-    results = evaluate(truth, predicted, decision, SPAM, positive="ham")
-    assert results.labels == ["spam", "ham"]
-    assert results.confusion == [[1, 0], [1, 1]]
-    assert results.recall == 0.5
-    assert results.precision == 1
-    assert results.decision.tolist() == [2, -1, -3]
-    assert results.roc_auc == 1
-    assert evaluate(truth, predicted, decision, SPAM).recall == 1
 
 
 def test_labels_that_do_not_fit():

@@ -77,19 +77,6 @@ def test_many_classes(multiclass, labels, tmp_path):
     assert (again.multiclass, again.class_weight) == (multiclass, weights)
 
 
-@pytest.mark.parametrize(
-    "estimator", [SVR(GapWeighted(p=2), C=5, epsilon=0.3), OneClassSVM(Spectrum(p=2), nu=0.4)]
-)
-def test_regression_and_one_class(estimator, tmp_path):
-    model = estimator.fit(TEXTS, NUMBERS)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again = load(tmp_path / "m.textsvm")
-    assert type(again) is type(model)
-    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
-    assert {**again.get_params(), "kernel": 0} == {**model.get_params(), "kernel": 0}
-    assert not hasattr(again, "classes_")
-
-
 @pytest.mark.parametrize("estimator", [SVC, SVR, OneClassSVM])
 def test_precomputed(estimator, tmp_path):
     K = prepare(SVC(Spectrum(p=2)).settings, TEXTS).gram.rows(np.arange(6))
@@ -113,15 +100,6 @@ CALIBRATED = [
 def calibrated(request):
     method, reject, labels = request.param
     return CalibratedSVC(SVC(Spectrum(p=2)), method, cv=2, reject=reject).fit(TEXTS * 3, labels * 3)
-
-
-def test_calibrated(calibrated, tmp_path):
-    textsvm.save(calibrated, tmp_path / "m.textsvm", {"a": 1})
-    again = load(tmp_path / "m.textsvm")
-    np.testing.assert_array_equal(again.predict_proba(NEW), calibrated.predict_proba(NEW))
-    assert again.predict(NEW).tolist() == calibrated.predict(NEW).tolist()
-    assert again.model_.info == {"a": 1}
-    assert again.method == calibrated.method
 
 
 def test_a_damaged_calibration_is_refused(calibrated, tmp_path):

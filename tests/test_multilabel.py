@@ -137,19 +137,6 @@ def test_thresholds_come_from_values_of_machines_that_never_saw_the_document(ker
     np.testing.assert_allclose(model.thresholds_, choose_thresholds(values, truth), atol=1e-4)
 
 
-def test_in_cross_validation_thresholds_never_see_a_document_of_the_fold(monkeypatch):
-    matrix, indicator = matrix_of()
-    seen = []
-    monkeypatch.setattr(problems, "choose_thresholds", lambda d, t: seen.append(d) or choose_thresholds(d, t))
-    found = cross_validate(on_matrix(), matrix, indicator, cv=4)
-    assert len(seen) == 4
-    for (_, test), values in zip(found.folds, seen, strict=True):
-        assert len(values) == 80 - len(test)
-        assert not np.isin(found.decision[test], values).any()
-        bounds = choose_thresholds(values, np.delete(indicator, test, axis=0).astype(bool))
-        np.testing.assert_array_equal(found.predictions[test], found.decision[test] > bounds)
-
-
 @pytest.mark.parametrize(("place", "share"), [(4, 0.33), (5, 0.29), (8, 0.2)])
 def test_a_label_with_a_low_f1_is_only_predicted_above_all_values(place, share):
     """Nine documents with a single one of the label, at a place from the largest value on."""
@@ -222,15 +209,6 @@ def test_a_label_of_one_document_is_left_out_of_its_fold():
     assert found.pooled["micro_f1"] > 0.8
     assert found.pooled["precision_at_1"] > 0.8
     json.dumps(found.as_dict(), allow_nan=False)
-
-
-def test_repeated_folds_vote():
-    texts, y = documents()
-    model = MultilabelSVC(Spectrum(2), device="cpu")
-    found = cross_validate(model, texts, y, cv=3, repeats=2, groups=np.arange(60) // 2)
-    assert found.tested.tolist() == [2] * 60
-    assert found.predictions.shape == (60, 3)
-    assert found.predictions.dtype == bool
 
 
 def test_weights_count_and_a_label_without_weight_is_named():
@@ -421,35 +399,6 @@ def tables(tmp_path_factory):
         rows = (f'"{text}","{separator.join(labels)}"' for text, labels in zip(texts, y, strict=True))
         (folder / name).write_text("text,label\n" + "\n".join(rows) + "\n")
     return folder
-
-
-def test_commands(tables, tmp_path):
-    model, texts = tmp_path / "m.textsvm", documents(60)[0]
-    kernel = ["--kernel", "spectrum:1-3"]
-    separator = ["--label-separator", "|"]
-    told = report(
-        "train", tables / "b.csv", "--multilabel", *separator, *kernel, "--holdout", 0.3, "-o", model
-    )
-    assert {row["label"] for row in told["holdout"]["per_class"]} == set(WORDS)
-    assert told["holdout"]["micro_f1"] > 0.8
-    assert told["machines"] == 3
-    # The model knows how labels were parted.
-    judged = report("evaluate", model, tables / "b.csv")
-    assert judged["micro_f1"] > 0.8
-    assert set(judged["per_class"][0]) >= {"precision", "recall", "f1", "support", "threshold", "break_even"}
-    row = json.loads(run("predict", model, "-", stdin=texts[0].encode()).stdout)
-    fitted = load(model)
-    assert row["labels"] == list(fitted.predict(texts[:1])[0])
-    np.testing.assert_allclose(list(row["decision"].values()), fitted.decision_function(texts[:1])[0])
-    folds = report(
-        "cv", tables / "a.csv", "--multilabel", *kernel, "--predictions", tmp_path / "p.jsonl", "--folds", 3
-    )
-    assert {"micro_f1", "macro_f1", "subset_accuracy", "hamming_loss", "precision_at_1"} <= folds[
-        "mean"
-    ].keys()
-    lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
-    assert [tuple(line["truth"]) for line in lines] == documents(60)[1]
-    assert all(set(line["predicted"]) <= set(WORDS) for line in lines)
 
 
 @pytest.mark.parametrize("suffix", ["html", "md", "json"])

@@ -237,15 +237,6 @@ def test_an_example_that_agrees_changes_nothing():
     assert machine.alphas == before
 
 
-def test_duplicates_share_and_contradictions_cancel():
-    machine = OnlineMachine(1.0, TOL)
-    lessons = {k: (frozenset({1, 2}), True) for k in range(5)} | {5: (frozenset({3}), False)}
-    judge(taught(lessons, machine), lessons)
-    lessons |= {k: (frozenset({1, 2}), False) for k in range(6, 9)}
-    judge(taught(lessons, machine), lessons)
-    assert machine.decision(*vector({1, 2})) > 0  # five against three
-
-
 @pytest.mark.parametrize("positive", [True, False])
 def test_one_class_decides_all(positive):
     machine = OnlineMachine(1.0)

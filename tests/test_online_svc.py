@@ -87,16 +87,6 @@ def objective(model, texts, y):
     return 0.5 * coef @ (model.decision_function(texts) - machine.bias) - alphas.sum()
 
 
-def test_it_is_svc():
-    texts, y = corpus()
-    expected, found = reference(texts, y), OnlineSVC(C=10.0, tol=1e-6).fit(texts, y)
-    assert objective(found, texts, y) == pytest.approx(expected.solutions_[0].objective, rel=1e-5)
-    others = corpus(seed=1)[0]
-    np.testing.assert_allclose(found.decision_function(others), expected.decision_function(others), atol=1e-3)
-    assert found.classes_.tolist() == ["day", "fruit"]
-    assert found.predict(others).tolist() == expected.predict(others).tolist()
-
-
 def test_any_order_of_learning_and_unlearning_is_svc_of_what_is_left():
     texts, y = corpus()
     model = OnlineSVC(C=10.0, tol=1e-6).partial_fit(texts[:3], y[:3], classes=["fruit", "day"])

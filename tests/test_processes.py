@@ -4,16 +4,13 @@ import multiprocessing
 import os
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
 
 import joblib
 import numpy as np
 import pytest
-from loading import load
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from test_kernels import LABELS, NEW, TEXTS
 
-import textsvm
 from textsvm import SVC, EditDistance, Spectrum
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import njit
@@ -125,17 +122,6 @@ def test_a_child_forked_while_a_thread_compiles_compiles(held):
     assert _twice(2) == 4
     held(compiler_lock(), seconds=0.3)
     assert in_child(lambda: _thrice(2), 20) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_processes_that_begin_anew_predict_with_the_same_bits(model, method, tmp_path):
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip(f"no {method} here")
-    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
-        textsvm.save(model, tmp_path / "m.textsvm")
-        found = pool.submit(load(tmp_path / "m.textsvm").decision_function, NEW).result(100)
-    np.testing.assert_array_equal(found, model.decision_function(NEW))
 
 
 @pytest.mark.parametrize("backend", ["threading", "multiprocessing"])

@@ -17,7 +17,6 @@ from growth import assert_at_most_linear
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textsvm.readers import sample
 from textsvm.readers.charsets import decode_declared, is_binary
 from textsvm.readers.mail import is_mail, is_mbox, message_text
 from textsvm.readers.mime import html_text
@@ -306,12 +305,6 @@ def test_folders_of_messages_and_archives_of_them(tmp_path):
         "spam_2/1": "spam",
     }
     assert corpus.problems == [("private/2", "it has no headers")]
-
-
-def test_the_sample_mails_are_whole():
-    corpus = read_corpus(sample("mail"))
-    assert corpus.problems == []
-    assert len(corpus) == 400
 
 
 def test_damaged_sample_mails(tmp_path, monkeypatch):

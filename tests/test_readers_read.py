@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import lzma
-import tarfile
 from collections import Counter
 
 import pytest
@@ -152,15 +151,6 @@ def test_standard_input(data, ids, texts, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(InputError, match="standard input is empty"):
         read_documents("-")
-
-
-def test_an_archive_of_texts(tmp_path):
-    with tarfile.open(tmp_path / "t.tar.gz", "w:gz") as archive:
-        for name in ("a.txt", "b.txt"):
-            info = tarfile.TarInfo(name)
-            info.size = 5
-            archive.addfile(info, io.BytesIO(b"words"))
-    assert read_documents(tmp_path / "t.tar.gz").ids == ["a.txt", "b.txt"]
 
 
 def test_r8(data):

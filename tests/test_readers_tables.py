@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers import sample, tables
+from textsvm.readers import tables
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.stream import incoming_documents, stream_corpus
 
@@ -317,24 +317,6 @@ def test_paths_in_nested_objects(write):
         read_corpus(path, text="mete.text")
 
 
-def test_the_columns_that_were_read_are_said(write):
-    corpus = read_corpus(write("t.csv", "title,text,body,category,label\na,b,c,d,e\n"))
-    assert (corpus.texts, corpus.labels) == (["b"], ["e"])
-    assert "text text, label label (1), " in corpus.reading_line
-    assert "unread body + category" in corpus.reading_line
-    assert corpus.reading["columns"] == ("title", "text", "body", "category", "label")
-
-
-@pytest.mark.parametrize(
-    "header", ["text,Text,label", "text,label,text", "label,text,LABEL", "TEXT,text,label"]
-)
-def test_usual_names_of_several_columns_are_refused(header, write):
-    path = write("t.csv", f"{header}\na,b,c\nd,e,f\n")
-    with pytest.raises(InputError, match=r"has several columns .*by its number"):
-        read_corpus(path)
-    assert read_corpus(path, text="1", label="3").texts == ["a", "d"]
-
-
 def test_numbers_take_the_place_of_labels(write):
     path = write("x.csv", "text,score,label,n,who\na,1.5,x,2,ann\nb,-3e2,,1,bob\nc, 7 ,y,0.5,ann\n")
     corpus = read_corpus(path, target="score", weight="n", group="who")
@@ -383,16 +365,6 @@ def test_no_numbers(columns, words, write):
     path = write("x.csv", "text,y,w,g,inf,empty,below\na,1,1,k,inf,,0\nb,good,nan,,1,,-1\n")
     with pytest.raises(InputError, match=words):
         read_corpus(path, **columns)
-
-
-def test_sample_essays():
-    corpus = read_corpus(sample("essays"), target="score", weight="raters", group="writer")
-    assert len(corpus) == 120
-    assert set(corpus.targets) == set(range(7))
-    assert set(corpus.weights) == {1, 2}
-    assert set(Counter(corpus.groups).values()) == {2}
-    assert not corpus.problems
-    assert sum('"' in text for text in corpus.texts) > 50
 
 
 def test_asap_essays(data):

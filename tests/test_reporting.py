@@ -7,13 +7,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from command import fails, run
 from growth import assert_at_most_linear
 
 from textsvm import SVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
-from textsvm.readers import sample
 from textsvm.reporting import charts, curves, files, html, report
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import levels, runs, safe
@@ -322,28 +320,6 @@ def test_ticks_are_round_and_inside():
             assert low <= values[0] < values[-1] <= high
     assert charts.log_ticks(30, 3000) == [50, 100, 200, 500, 1000, 2000]
     assert safe("a\x00\ud800<") == "a\ufffd\ufffd&lt;"
-
-
-def test_command_line(tmp_path):
-    model, page, mails = tmp_path / "m.textsvm", tmp_path / "r.html", sample("mail")
-    command = ["--kernel", "spectrum:3", "--positive", "spam", "--negative", "ham", "-q"]
-    assert run("train", mails, "-o", model, *command).returncode == 0
-    result = run("evaluate", model, mails, "--report", page, "--json")
-    figures = json.loads(result.stdout)
-    assert figures["intervals"]["accuracy"][0] <= figures["accuracy"] <= figures["intervals"]["accuracy"][1]
-    assert f"report: {page}" in result.stderr.decode()
-    assert_self_contained(page.read_text("utf-8"))
-    message = b"You have won a free prize, \x1b[31mclick here"
-    shown = run("explain", model, "-", stdin=message).stdout.decode()
-    assert "you have won a free prize" in shown.lower()
-    assert "exact: each substring's contribution" in shown
-    assert "\x1b" not in shown
-    [found] = map(json.loads, run("explain", model, "-", "--json", stdin=message).stdout.splitlines())
-    assert found["towards"] == "spam"
-    assert sum(found["symbols"]) + found["bias"] == pytest.approx(found["value"])
-    decision = json.loads(run("predict", model, "-", stdin=message).stdout)["decision"]
-    assert found["value"] == pytest.approx(decision)
-    assert "must end in .html" in fails("evaluate", model, mails, "--report", "r.txt", code=2)
 
 
 @pytest.mark.parametrize("truth", [["ham"], ["ham", "ham"], ["spam", "spam", "spam"], ["ham", "spam"]])

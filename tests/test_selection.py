@@ -17,7 +17,7 @@ from sklearn.model_selection import (
 
 from textsvm import Compute
 from textsvm.errors import InputError
-from textsvm.estimators.svm import SVC, SVR, OneClassSVM
+from textsvm.estimators.svm import SVC, OneClassSVM
 from textsvm.kernels import Spectrum
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.sources.texts import TextSource
@@ -94,20 +94,6 @@ def test_every_strategy_is_that_of_a_fit_on_each_fold(multiclass):
         np.testing.assert_allclose(result.decision[test], expected, atol=2e-4)
 
 
-def test_regression_is_that_of_scikit_learn():
-    matrix, y = numbers(N)
-    splits = KFold(5, shuffle=True, random_state=1)
-    model = SVR(kernel="precomputed", C=4, epsilon=0.3, tol=1e-6, device="cpu")
-    result = cross_validate(model, matrix, y, cv=splits)
-    expected = cross_val_predict(
-        svm.SVR(kernel="precomputed", C=4, epsilon=0.3, tol=1e-6), matrix.astype(float), y, cv=splits
-    )
-    np.testing.assert_allclose(result.predictions, expected, atol=1e-4)
-    np.testing.assert_array_equal(result.predictions, result.decision)
-    assert result.pooled["r2"] == pytest.approx(metrics.r2_score(y, expected), abs=1e-4)
-    assert result.table[0].keys() >= {"r2", "mae", "rmse"}
-
-
 def test_texts_and_weights_are_a_fit_on_each_fold_and_the_gram_is_computed_once(monkeypatch):
     documents, y = texts(40)
     calls = []
@@ -126,19 +112,6 @@ def test_texts_and_weights_are_a_fit_on_each_fold_and_the_gram_is_computed_once(
         )
         expected = fitted.decision_function([documents[i] for i in test])
         np.testing.assert_allclose(result.decision[test], expected, atol=1e-4)
-
-
-def test_a_duplicated_document_is_one_of_weight_two():
-    matrix, y = classes_of(N, 2)
-    twice = np.concatenate([np.arange(N), np.arange(0, N, 3)])
-    folds = [(np.flatnonzero(twice % 3 != 0), np.flatnonzero(twice % 3 == 0)),
-             (np.flatnonzero(twice % 3 != 1), np.flatnonzero(twice % 3 == 1))]  # fmt: skip
-    short = [(train[train < N], test[test < N]) for train, test in folds]
-    weight = np.bincount(twice).astype(float)
-    long = cross_validate(given(C=2), matrix[np.ix_(twice, twice)], y[twice], cv=folds)
-    weighted = cross_validate(given(C=2), matrix, y, cv=short, sample_weight=weight)
-    some = weighted.tested > 0
-    np.testing.assert_allclose(long.decision[:N][some], weighted.decision[some], atol=1e-4)
 
 
 def test_repeats_are_averaged():
@@ -185,18 +158,6 @@ def test_progress_names_the_stages():
 def target(codes, names="abc"):
     codes = np.asarray(codes)
     return Target(codes, np.array(list(names[: codes.max() + 1])))
-
-
-def test_folds_are_stratified_and_shuffled_and_the_same_twice():
-    codes = np.repeat([0, 1], [40, 10])
-    folds = make_folds(5, target(codes))
-    assert [np.bincount(codes[test]).tolist() for _, test in folds] == [[8, 2]] * 5
-    assert sorted(np.concatenate([test for _, test in folds])) == list(range(50))
-    assert not (np.diff(folds[0][1]) == 5).all()
-    again = make_folds(5, target(codes))
-    assert all((a[1] == b[1]).all() for a, b in zip(folds, again, strict=True))
-    other = make_folds(5, target(codes), random_state=1)
-    assert any((a[1] != b[1]).any() for a, b in zip(folds, other, strict=True))
 
 
 @pytest.mark.parametrize("classes", [True, False])
@@ -294,39 +255,6 @@ def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
 
 
 IDF = Spectrum((1, 3), weight="log", idf=True)
-
-
-def fitted_by_hand(model, documents, y, train, test):
-    """Decision values of the test part by a model that has seen the training part alone."""
-    alone = clone(model).fit([documents[i] for i in train], y[train])
-    return alone.decision_function([documents[i] for i in test])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("memory", [None, 40 * 40 * 4, 40 * 4 * 12])
-def test_idf_weights_are_learnt_from_the_training_part_of_each_fold(memory):
-    documents, y = texts(40)
-    model = SVC(IDF, C=2, tol=1e-8, device="cpu", compute=Compute(memory=memory))
-    splits = [*SPLITS.split(documents, y), (np.arange(10, 40), np.arange(5))]
-    result = cross_validate(model, documents, y, cv=splits[:4])
-    twice = cross_validate(model, documents, y, cv=splits)
-    assert "one for each of the 4 training parts" in result.gram
-    assert result.seconds.keys() == {"check", "encode", "gram", "duplicates", "solve", "score"}
-    for train, test in splits[:4]:
-        expected = fitted_by_hand(model, documents, y, train, test)
-        np.testing.assert_allclose(result.decision[test], expected, atol=1e-5)
-    assert (twice.tested == 1 + (np.arange(40) < 5)).all()
-    again = fitted_by_hand(model, documents, y, *splits[4])
-    np.testing.assert_allclose(twice.decision[:5], (result.decision[:5] + again) / 2, atol=1e-5)
-
-
-def test_held_out_texts_do_not_change_what_is_learnt():
-    documents, y = texts(40)
-    train, test = np.arange(30), np.array([30])
-    model = SVC(IDF, tol=1e-8, device="cpu")
-    changed = [*documents[:31], *["banana kitten " * 9] * 9]
-    values = [cross_validate(model, X, y, cv=[(train, test)]).decision[30] for X in (documents, changed)]
-    assert values[0] == pytest.approx(values[1], abs=1e-6)
 
 
 def test_folds_of_one_training_part_share_a_gram(monkeypatch):

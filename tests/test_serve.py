@@ -702,22 +702,6 @@ def test_wrong_requests_get_a_sentence(body, status, words, server):
     assert "\n" not in error
 
 
-def test_a_body_without_length_is_bounded(server):
-    def endless():
-        for _ in range(100):
-            yield b"a" * (1 << 16)
-
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
-    try:
-        connection.request(
-            "POST", "/predict", endless(), encode_chunked=True, headers={"Transfer-Encoding": "chunked"}
-        )
-        assert connection.getresponse().status == 413
-    finally:
-        connection.close()
-    assert server.predict(model="two", text="a")[0] == 200
-
-
 def test_other_methods_and_paths(server):
     status, headers, _ = server.ask("GET", "/predict")
     assert (status, headers["Allow"]) == (405, "POST")
@@ -779,25 +763,6 @@ POST = b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
 SERVED = ["calibrated", "column", "labels", "named", "numbered", "numbers", "rows", "single", "three", "two"]
 HEALTHY = {"status": "ok", "ready": SERVED, "missing": []}
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
-
-
-@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
-@pytest.mark.parametrize(("framing", "body"), [(LENGTH, BODY), (CHUNKS, CHUNK)])
-def test_a_request_with_upgrade_is_an_ordinary_request(protocol, framing, body, server):
-    head, answer = POST + UPGRADE % protocol + framing + b"\r\n", server.predict(**json.loads(BODY))
-    for parts in ([head + body], [head, body], [head[:-1], head[-1:] + body[:7], body[7:]]):
-        assert exchange(server.port, *parts) == ([answer], False)
-    assert exchange(server.port, (head + body) * 3) == ([answer] * 3, False)
-    # the body is no request, even if it looks like one
-    hidden = HEALTH
-    for framing, inner in (
-        (b"Content-Length: %d\r\n" % len(hidden), hidden),
-        (CHUNKS, b"%x\r\n%b\r\n0\r\n\r\n"),
-    ):
-        inner = inner % (len(hidden), hidden) if framing == CHUNKS else inner
-        [(status, _)], closed = exchange(server.port, POST + UPGRADE % protocol + framing + b"\r\n", inner)
-        assert (status, closed) == (400, False)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
@@ -857,20 +822,6 @@ FRAMED = POST + CHUNKS + b"\r\n"
 def test_framing_is_bounded_and_refused_once(request_, status, server):
     answers, closed = exchange(server.port, request_)
     assert ([answer[0] for answer in answers], closed) == ([status], True)
-
-
-def test_ordinary_chunks_and_trailers_are_read(server):
-    pieces = [BODY[i : i + 1] for i in range(len(BODY))]
-    chunks = b"".join(b"1\r\n%b\r\n" % piece for piece in pieces) + b"0\r\nDigest: abc\r\n\r\n"
-    answer = server.predict(**json.loads(BODY))
-    assert exchange(server.port, FRAMED + chunks + FRAMED + CHUNK) == ([answer] * 2, False)
-    body = json.dumps({"model": "two", "texts": TEXTS * 2}).encode()
-    assert len(body) > 100_000
-    chunks = b"".join(
-        b"%x\r\n%b\r\n" % (len(body[i : i + 50]), body[i : i + 50]) for i in range(0, len(body), 50)
-    )
-    [(status, _)], _ = exchange(server.port, FRAMED + chunks + b"0\r\n\r\n", pause=2)
-    assert status == 413  # because of the number of texts
 
 
 def test_answers_keep_their_order_and_are_given_once(server):
@@ -1998,14 +1949,6 @@ def test_slow_clients_are_closed(server):
         client.close()
 
 
-def test_headers_are_bounded(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
-        client.sendall(b"GET /models HTTP/1.1\r\n")
-        lines = b"".join(b"X-%d: " % number + b"a" * 1000 + b"\r\n" for number in range(10))
-        with pytest.raises(ConnectionError):
-            send_for_long(client, lines)
-
-
 @pytest.mark.parametrize(
     "line", [b"GET /models?%b HTTP/1.1\r\nHost:localhost\r\n\r\n", HEALTH[:-2] + b"X: %b\r\n\r\n"]
 )
@@ -2017,12 +1960,6 @@ def test_a_header_in_a_single_read_is_bounded(line, server):
                 assert received(client) == (431, "the header has more than 32,768 bytes or 128 fields")
             else:
                 assert client.recv(1000).startswith(b"HTTP/1.1 200")
-
-
-def send_for_long(client, data):
-    for _ in range(1000):
-        client.sendall(data)
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("request_", [HEALTH, None])

@@ -8,11 +8,9 @@ import pytest
 from contracts import to_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import load
 from sklearn.base import clone
 from test_spectrum import CPU, news, oracle
 
-import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum, Sum, cross_validate, tune
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.options import WEIGHTS
@@ -44,17 +42,6 @@ def check(documents, classes, texts, kernel, new=()):
     for others, theirs in new:
         expected = np.array([[value(s, t) for t in texts] for s in theirs]).reshape(len(theirs), len(texts))
         np.testing.assert_allclose(rows.cross(others), expected, rtol=2e-6, atol=1e-7)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("idf", [False, True])
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("p", [1, 3, (1, 3), (2, 5)])
-@pytest.mark.parametrize("n_classes", CLASSES)
-def test_agrees_with_the_textbook_also_on_unseen_documents(n_classes, p, weight, idf):
-    documents = encode(TRAIN)
-    new = [(encode(NEW, documents.alphabet), NEW)]
-    check(documents, CLASSES[n_classes], TRAIN, Spectrum(p, weight, idf, odds=True), new)
 
 
 @pytest.mark.parametrize("idf", [False, True])
@@ -162,16 +149,6 @@ def test_what_all_classes_hold_alike_weighs_nothing():
     table = dict(zip("abcdefx", Spectrum(1, odds=True).fit(documents).weights_.odds[:-1], strict=True))
     assert table["x"] == 0
     assert min(table[c] for c in "abcdef") > 0.1
-
-
-@pytest.mark.parametrize("kernel", [Spectrum((1, 3), "log", True, odds=True),
-                                    Sum([Spectrum(2, odds=True), Spectrum(1, tokens="words")])])  # fmt: skip
-@pytest.mark.parametrize("n_classes", CLASSES)
-def test_a_saved_model_decides_the_same(n_classes, kernel, tmp_path):
-    model = SVC(kernel, C=3.0).fit(TRAIN, CLASSES[n_classes])
-    textsvm.save(model, tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.decision_function(NEW), model.decision_function(NEW))
 
 
 def fitted(idf=True):

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from loading import load
 from scipy.optimize import minimize
 from sklearn.base import clone
 from test_spectrum import CPU
 
-import textsvm
 from textsvm import SVC, CalibratedSVC, Compute, InputError, Spectrum, cross_validate
 from textsvm.gram.base import DenseGram, FeatureProducts
 from textsvm.solvers.dual import MOST_SLACK
@@ -99,16 +97,6 @@ def test_features_and_a_matrix_give_the_same_machines(multiclass):
     np.testing.assert_allclose(models[2].decision_function(matrix), expected, atol=1e-3)
     hinge = SVC(KERNEL, 2.0, multiclass=multiclass, device="cpu").fit(texts, y)
     assert np.abs(hinge.decision_function(texts) - expected).max() > 0.05
-
-
-def test_a_saved_model_keeps_its_loss(tmp_path):
-    texts, y = examples()
-    for loss, expected in ((None, "hinge"), ("squared_hinge", "squared_hinge")):
-        model = SVC(KERNEL, loss=loss).fit(texts, y)
-        textsvm.save(model, tmp_path / "model")
-        loaded = load(tmp_path / "model")
-        assert loaded.loss_ == model.loss_ == expected
-        np.testing.assert_array_equal(loaded.decision_function(texts), model.decision_function(texts))
 
 
 def test_cross_validation_and_calibration_train_with_the_loss():

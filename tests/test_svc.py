@@ -77,15 +77,6 @@ def test_fitted_attributes(task):
     assert set(model.seconds_) == {"check", "encode", "plan", "gram", "solve", "assemble"}
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, lambda X: np.array(X, dtype=object), pd.Series])
-def test_columns_of_many_kinds(task, form):
-    texts, y = task
-    model = SVC(Spectrum(p=2)).fit(form(texts), pd.Series(y))
-    np.testing.assert_array_equal(
-        model.predict(form(texts[:5])), SVC(Spectrum(p=2)).fit(texts, y).predict(texts[:5])
-    )
-
-
 def test_batches_do_not_change_decisions(task, monkeypatch):
     texts, y = task
     model = SVC(GapWeighted(p=2)).fit(texts, y)
@@ -102,13 +93,6 @@ def test_cached_rows_give_the_same_model(task):
     np.testing.assert_allclose(cached.decision_function(texts), dense.decision_function(texts), atol=1e-6)
 
 
-def test_numeric_labels_and_no_documents_to_predict(task):
-    texts, y = task
-    model = SVC(Spectrum(p=2)).fit(texts, (y == "day").astype(int))
-    assert model.classes_.tolist() == [0, 1]
-    assert model.predict([]).shape == (0,)
-
-
 def test_one_vs_one_agrees_with_libsvm(three):
     texts, y = three
     K = gram_of(texts)
@@ -120,15 +104,6 @@ def test_one_vs_one_agrees_with_libsvm(three):
     assert model.dual_coef_.shape == (3, len(model.support_))
     assert len(model.solutions_) == 3
     assert model.n_iter_ == sum(solution.iterations for solution in model.solutions_)
-
-
-def test_one_vs_rest_is_a_machine_a_class(three):
-    texts, y = three
-    K = gram_of(texts)
-    model = SVC("precomputed", C=3.0, tol=1e-6, multiclass="ovr").fit(K, y)
-    for k, name in enumerate(model.classes_):
-        judge = svm.SVC(kernel="precomputed", C=3.0, tol=1e-6).fit(K, y == name)
-        np.testing.assert_allclose(model.decision_function(K)[:, k], judge.decision_function(K), atol=1e-4)
 
 
 @pytest.mark.parametrize("numbers", [False, True])
@@ -216,34 +191,6 @@ def objective(model):
     return sum(solution.objective for solution in model.solutions_)
 
 
-@pytest.mark.parametrize("multiclass", STRATEGIES)
-@pytest.mark.parametrize("class_weight", [None, "balanced", {"day": 0.5, "tree": 3.0}], ids=str)
-def test_a_duplicated_example_is_one_of_weight_two(three, multiclass, class_weight):
-    texts, y = [*three[0][:50], *three[0][60:70]], np.r_[three[1][:50], three[1][60:70]]
-    options = {"C": 0.7, "tol": 1e-8, "multiclass": multiclass, "class_weight": class_weight}
-    twice = [*range(60), *range(5, 40, 3)]
-    weight = np.bincount(twice).astype(float)
-    repeated = SVC(Spectrum(p=2), **options).fit([texts[i] for i in twice], y[twice])
-    weighted = SVC(Spectrum(p=2), **options).fit(texts, y, sample_weight=weight)
-    plain = SVC(Spectrum(p=2), **options).fit(texts, y)
-    assert objective(weighted) == pytest.approx(objective(repeated), rel=1e-6)
-    assert objective(weighted) != pytest.approx(objective(plain), rel=1e-3)
-    np.testing.assert_allclose(
-        weighted.decision_function(texts), repeated.decision_function(texts), atol=1e-4
-    )
-
-
-@pytest.mark.parametrize("multiclass", STRATEGIES)
-def test_an_example_of_weight_zero_is_none(three, multiclass):
-    texts, y = three
-    weight = np.where(np.arange(len(y)) < 90, 1.5, 0.0)
-    options = {"tol": 1e-8, "multiclass": multiclass, "class_weight": "balanced"}
-    weighted = SVC(Spectrum(p=2), **options).fit(texts, y, weight.tolist())
-    without = SVC(Spectrum(p=2), **options).fit(texts[:90], y[:90], weight[:90])
-    assert weighted.support_.max() < 90
-    assert objective(weighted) == pytest.approx(objective(without), rel=1e-6)
-
-
 def test_class_weights_agree_with_libsvm(three):
     texts, y = three
     K = gram_of(texts)
@@ -251,18 +198,6 @@ def test_class_weights_agree_with_libsvm(three):
         options = {"kernel": "precomputed", "C": 0.5, "tol": 1e-6, "class_weight": class_weight}
         ours, judge = SVC(**options, multiclass="ovo").fit(K, y), svm.SVC(**options).fit(K, y)
         np.testing.assert_allclose(ours.decision_function(K), judge.decision_function(K), atol=1e-4)
-
-
-def test_a_given_kernel_matrix_is_the_same_as_texts(three):
-    texts, y = three
-    K = gram_of(texts)
-    given = SVC("precomputed", C=3.0).fit(K.astype(np.float64), y)
-    model = SVC(Spectrum(p=2), C=3.0).fit(texts, y)
-    np.testing.assert_array_equal(given.support_, model.support_)
-    np.testing.assert_allclose(given.decision_function(K[:7]), model.decision_function(texts[:7]), atol=1e-6)
-    assert given.n_features_in_ == len(texts)
-    assert given.support_documents_ is None
-    assert given.kernel_ is None
 
 
 def test_texts_after_a_matrix_have_no_columns(three):
@@ -451,18 +386,6 @@ def test_a_duality_gap_may_end_a_fit(task):
     assert loose.solutions_[0].objective == pytest.approx(close.solutions_[0].objective, rel=0.1)
 
 
-def test_progress_names_the_stages_and_may_stop(task):
-    seen = []
-    SVC(Spectrum(p=2)).fit(*task, progress=lambda stage, done, total: seen.append(stage))
-    assert {"encode", "gram"} <= set(seen)
-
-    def stop(stage, done, total):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        SVC(Spectrum(p=2)).fit(*task, progress=stop)
-
-
 def test_the_machines_are_prepared_for_prediction_once(task, monkeypatch):
     texts, y = task
     model = SVC(GapWeighted(p=2), device="cpu").fit(texts, y)
@@ -540,12 +463,6 @@ def test_the_first_class_wins_a_tie(n, strategy):
     decision = model.decision_function(np.zeros((1, n)))
     assert n > 2 or decision.tolist() == [0.0]
     assert model.predict(np.zeros((1, n))).tolist() == ["a"]
-
-
-@pytest.mark.parametrize("C", [1.1e100, 1e307, float("inf")])
-def test_too_large_C_is_refused(C):
-    with pytest.raises(InputError, match=r"C=.* must be a number above 0, at most 1e\+100"):
-        SVC("fast", C=C).fit(["a b", "c d"], [0, 1])
 
 
 def test_the_gap_of_the_largest_C_is_infinite_and_not_a_warning():

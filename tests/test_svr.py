@@ -1,13 +1,8 @@
 """Regression: LIBSVM on the same Gram, weights, bad targets."""
 
-import pickle
-
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn import svm
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 from textsvm import SVR, EditDistance, GapWeighted, InputError, Spectrum
 from textsvm.training.train import prepare
@@ -54,44 +49,11 @@ def test_fitted_attributes(task):
     assert set(model.seconds_) == {"check", "encode", "plan", "gram", "solve", "assemble"}
 
 
-def test_a_duplicated_example_is_one_of_weight_two(task):
-    texts, y = task
-    twice = [*range(60), *range(5, 40, 3)]
-    options = {"C": 0.5, "tol": 1e-8}
-    repeated = SVR(Spectrum(p=2), **options).fit([texts[i] for i in twice], y[twice])
-    weighted = SVR(Spectrum(p=2), **options).fit(texts[:60], y[:60], np.bincount(twice))
-    plain = SVR(Spectrum(p=2), **options).fit(texts[:60], y[:60])
-    expected = repeated.solutions_[0].objective
-    assert weighted.solutions_[0].objective == pytest.approx(expected, rel=1e-6)
-    assert plain.solutions_[0].objective != pytest.approx(expected, rel=1e-3)
-    np.testing.assert_allclose(weighted.predict(texts), repeated.predict(texts), atol=1e-5)
-
-
-def test_an_example_of_weight_zero_is_none(task):
-    texts, y = task
-    weight = np.where(np.arange(70) < 50, 2.0, 0.0)
-    weighted = SVR(Spectrum(p=2), tol=1e-8).fit(texts, y, sample_weight=weight)
-    without = SVR(Spectrum(p=2), tol=1e-8, C=2.0).fit(texts[:50], y[:50])
-    np.testing.assert_allclose(weighted.predict(texts), without.predict(texts), atol=1e-5)
-
-
 def test_a_wide_tube_needs_no_support_vectors(task):
     texts, y = task
     model = SVR(Spectrum(p=2), epsilon=100.0).fit(texts, y)
     assert len(model.support_) == 0
     np.testing.assert_array_equal(model.predict(texts), np.full(70, model.intercept_[0]))
-
-
-def test_citizen_of_scikit_learn(task):
-    texts, y = task
-    search = GridSearchCV(SVR(Spectrum()), {"kernel__p": [1, 2], "epsilon": [0.1, 0.3]}, cv=3)
-    search.fit(pd.Series(texts), pd.Series(y))
-    assert search.best_score_ > 0.7
-    model = search.best_estimator_
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(texts), model.predict(texts))
-    assert clone(model).get_params().keys() == SVR().get_params().keys() | {"kernel__p"} | {
-        name for name in model.get_params() if name.startswith("kernel__")
-    }
 
 
 @pytest.mark.parametrize(

@@ -83,14 +83,6 @@ def test_each_class_has_the_features_that_speak_for_it():
     assert json.loads(json.dumps(ham.as_dict()))["label"] == "ham"
 
 
-@pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
-def test_classes_of_more_than_two(multiclass):
-    texts = [f"{label}{label} common {i}" for i, label in enumerate(THREE)]
-    model = SVC(Spectrum(2), multiclass=multiclass, device="cpu").fit(texts, THREE)
-    for side in model.top_features(5):
-        assert any(side.label * 2 in each.text for each in side.features[:3])
-
-
 def test_a_sum_has_a_list_for_each_term():
     kernel = Sum([Spectrum(3), Spectrum(1, tokens="words")])
     model = SVC(kernel, device="cpu").fit(TEXTS, LABELS)

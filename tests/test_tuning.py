@@ -248,36 +248,6 @@ def test_the_tuned_kernel_is_a_parameter():
     assert again.kernel.p == of_kernel.best_model.kernel.p
 
 
-@pytest.mark.slow
-def test_idf_weights_are_learnt_from_each_training_part():
-    documents, y = texts(40, seed=1)
-    kernels = [Spectrum(p, "log", idf=True) for p in ((1, 2), (2, 3))]
-    model = SVC(tol=1e-8, device="cpu")
-    grid = {"kernel": [Spectrum(p=2), *kernels], "C": [0.02, 3]}
-    result = tune(model, documents, y, grid, cv=3, nested=2, metric="roc_auc")
-    expected = [cross_validate(SVC(**row["params"], tol=1e-8, device="cpu"), documents, y, cv=3)
-                for row in result.table]  # fmt: skip
-    for row, one in zip(result.table, expected, strict=True):
-        assert row["folds"] == pytest.approx([fold["roc_auc"] for fold in one.table])
-    assert len(result.nested.table) == 2
-    fitted = SVC(**result.best_params_, tol=1e-8, device="cpu").fit(documents, y)
-    new, _ = texts(20, seed=2)
-    np.testing.assert_allclose(
-        result.best_estimator.decision_function(new), fitted.decision_function(new), atol=1e-5
-    )
-
-
-def test_progress_names_the_stages_and_counts_grams():
-    documents, y = texts(40, seed=1)
-    seen = []
-    grid = {"kernel": KERNELS[:3]}
-    tune(SVC(device="cpu"), documents, y, grid, cv=2, progress=lambda *call: seen.append(call))
-    assert {stage for stage, _, _ in seen} == {"encode", "gram", "duplicates", "solve", "tune"}
-    solved = [done / total for stage, done, total in seen if stage == "solve"]
-    assert solved == sorted(solved)
-    assert solved[-1] == pytest.approx(1)
-
-
 def test_when_time_runs_out_kernels_are_left_out():
     documents, y = texts(40, seed=1)
     with pytest.warns(UserWarning, match="minutes are over after 1 of 3 kernels"):
