@@ -153,10 +153,7 @@ class Weighing:
     def of(
         cls, documents: Documents, groups: GroupPair, weight: Floats, encode: Callable[[Ints, Kernel], Any]
     ) -> Weighing:
-        """At most `MOST_WEIGHED` of the texts, of copies a single one.
-
-        A class needs two texts, and two groups.
-        """
+        """At most `MOST_WEIGHED` texts without copies, of classes with two texts and two groups."""
         assert documents.classes is not None
         order = _content_order(documents, documents.classes, weight)
         order = order[weight[order] > 0]
@@ -178,10 +175,7 @@ class Weighing:
     def joined(
         self, default: Candidate, of: Callable[[tuple[str, ...]], Candidate]
     ) -> tuple[Candidate, Floats]:
-        """The default for the joined texts of columns that do not lower the margins, and its matrix.
-
-        `of` makes the default for some of the columns.
-        """
+        """The default for the joined texts of columns that do not lower the margins, and its matrix."""
         gram = self.gram(replace(default, parts=()).kernel())
         for name in default.columns[1:] and default.columns:
             columns = tuple(other for other in default.columns if other != name)
@@ -239,10 +233,7 @@ def without_odds(kernel: Kernel) -> Kernel:
 def weigh_parts(
     default: Candidate, weighing: Weighing, names: Sequence[str], of: Callable[[tuple[str, ...]], Candidate]
 ) -> tuple[Candidate, str]:
-    """The default with weights of its parts, which have names, and a sentence about the weights.
-
-    `of` makes the default for columns of a table.
-    """
+    """The default (for columns made by `of`) with weights of its named parts, and a sentence about them."""
     kernels, errors = [kernel for _, kernel in default.parts], "too few different texts to choose it"
     reason = ""
     if n := len(weighing.rows):
@@ -417,10 +408,7 @@ class Trials:
         return side_by_side(parts, [weight for weight, _ in terms])
 
     def decide(self, kernel: Kernel, fold: int, penalties: Sequence[float], loss: str) -> Floats:
-        """Decision values of the examples of a fold for each C, shape (number of C, number tested, width).
-
-        The width is 1 with two classes, otherwise the number of classes.
-        """
+        """Decision values of a fold for each C, shape (number of C, number tested, 1 or n_classes)."""
         train, test = np.flatnonzero(self.fold != fold), np.flatnonzero(self.fold == fold)
         classes = np.arange(1 if self.n_classes == 2 else 0, self.n_classes)
         rows = self.rows(kernel, train)

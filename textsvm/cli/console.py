@@ -148,10 +148,7 @@ class Console:
             self.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
 
     def lap(self, stages: str | Mapping[str, float]) -> dict[str, float]:
-        """Add the time since the last call to a stage, or to stages with measured seconds.
-
-        Returns the seconds of all stages so far, and "total".
-        """
+        """Add the time since the last call, or measured seconds, to stages; seconds so far and "total"."""
         now = time.perf_counter()
         for stage, spent in ({stages: now - self._clock} if isinstance(stages, str) else stages).items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
@@ -283,10 +280,7 @@ _CELL, _WORD = 24, 16
 
 
 def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -> Iterator[dict[int, int]]:
-    """Columns of each table and their widths: several tables, each with the names, on a narrow terminal.
-
-    Numbers are never broken. Rich adds two spaces and a divider to each column, and an edge to the table.
-    """
+    """Columns and widths of each table, several on a narrow terminal; numbers are never broken."""
     from rich.cells import cell_len
 
     cells = [[cell_len(row[i]) for row in rows if i < len(row)] or [0] for i in range(len(header))]

@@ -436,10 +436,7 @@ def hold_out(
 
 
 def _held_out(console: Console, corpus: Corpus, share: float, seed: int) -> Bools:
-    """Whether each document is in the test part, stratified if each has a single label.
-
-    Groups are held out as a whole. Copies of a text follow it, unless there are too few different texts.
-    """
+    """Whether each document is in the test part, stratified; groups and copies stay together."""
     say_grouping(console, corpus)
     copies, of_user = copies_of(corpus), groups_of(corpus)
     try:

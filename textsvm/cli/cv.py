@@ -102,20 +102,20 @@ def cv(
         write_rows(output, columns, results.fold_predictions(documents, truth, result))
     for number, choice in enumerate(result.chosen, 1):
         console.say(f"note: fold {number}: {choice}")
-    settings.say_device(console, tested.device)
+    console.say_device(results.select(tested.device))
     console.say(f"kernel matrix: {result.gram}")
     corpora.say_copies(console, result.copies)
     length_alone = results.length_alone_on_folds(documents, result)
     texts = results.results_on_texts(documents, result, reading.positive)
-    by_group = results.by_group(documents, result, reading.positive, reading.groups)
+    pooled, by_group = results.results_of(result, truth, reading.positive), None
+    if documents.groups is not None:
+        by_group = results.make_slices(pooled, reading.groups or "text", documents.groups)
     if extra.file.requested:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
-        report = results.report_on_folds(
-            tested, documents, result, title, extra.file.mistakes, reading.positive
-        )
+        report = results.report_on_folds(tested, documents, result, pooled, title, extra.file.mistakes)
         results.write_report(console, extra.file, replace(report, slices=by_group, learning=curve))
     seconds = console.lap("report" if extra.file.requested else "score")
-    levels = results.levels_on_folds(documents, result, reading.positive)
+    levels = pooled.levels
     if printing.json:
         more: Json = {} if length_alone is None else {"length_alone": length_alone}
         more |= {"levels": levels} if levels else {}

@@ -66,6 +66,7 @@ def doubts(
     from textsvm.cli import corpora, settings
     from textsvm.reporting.labelled_rows import cell_for
     from textsvm.reporting.pages import Review, review_page
+    from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
 
     output = listing.checked(corpus)
@@ -97,7 +98,7 @@ def doubts(
             row[name if row.get(name, cell) == cell else f"table_{name}"] = cell_for(format, cell)
     write_rows(output, list(dict.fromkeys([*_COLUMNS, *(name for row in rows for name in row)])), rows)
     console.lap("report")
-    settings.say_device(console, tested.device)
+    console.say_device(select(tested.device))
     corpora.say_copies(console, result.copies)
     doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(

@@ -111,23 +111,6 @@ Json = Annotated[bool, option("Print one JSON object to stdout.", "--json")]
 Quiet = Annotated[bool, option("Print only results, warnings and errors.", "--quiet", "-q")]
 
 
-def form_of_table(pairs: list[str] | None) -> dict[str, Any]:
-    """Arguments of the readers for pairs of --table; WrongUsage for others."""
-    form: dict[str, Any] = {}
-    for pair in pairs or ():
-        key, _, value = pair.partition("=")
-        if key == "header" and (value in ("yes", "no") or (value.isdecimal() and int(value))):
-            form[key] = int(value) if value.isdecimal() else value == "yes"
-        elif key in ("separator", "quote", "decimal") and value:
-            form[key] = value
-        else:
-            raise WrongUsage(
-                f"--table {pair} is not header=ROW (or yes, no), separator=SYMBOL (or tab, semicolon), "
-                "quote=SYMBOL (or none) or decimal=comma (or point)"
-            )
-    return form
-
-
 @dataclass(frozen=True)
 class PrintingOptions:
     """Form of the output."""
@@ -156,8 +139,20 @@ class TableOptions:
 
     @property
     def form(self) -> dict[str, Any]:
-        """Arguments of the readers for --table."""
-        return form_of_table(self.table)
+        """Arguments of the readers for --table; WrongUsage for others."""
+        form: dict[str, Any] = {}
+        for pair in self.table or ():
+            key, _, value = pair.partition("=")
+            if key == "header" and (value in ("yes", "no") or (value.isdecimal() and int(value))):
+                form[key] = int(value) if value.isdecimal() else value == "yes"
+            elif key in ("separator", "quote", "decimal") and value:
+                form[key] = value
+            else:
+                raise WrongUsage(
+                    f"--table {pair} is not header=ROW (or yes, no), separator=SYMBOL (or tab, semicolon), "
+                    "quote=SYMBOL (or none) or decimal=comma (or point)"
+                )
+        return form
 
 
 @dataclass(frozen=True)
@@ -289,10 +284,7 @@ class PredictedValues:
 
 
 def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
-    """Decorate a command: parameters whose types are dataclasses become the options of their fields.
-
-    `without` names fields that are no options of the command and keep their defaults.
-    """
+    """Decorate a command: the fields of its dataclasses become options, but for those of `without`."""
     groups: dict[str, type] = {}
     flat: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():

@@ -78,10 +78,7 @@ class Output:
         return self.path == STDOUT
 
     def checked(self, inputs: Mapping[str, Path | list[Path] | None]) -> Output:
-        """This output; raises WrongUsage, before any work, if it cannot or must not be written.
-
-        `inputs` are the other files and folders of the command by their names for messages.
-        """
+        """This output; WrongUsage, before any work, if it must not be written, as over an input."""
         if self.is_stdout:
             if not self.kind.to_stdout:
                 raise WrongUsage(

@@ -25,7 +25,6 @@ from textsvm.model.rules import ClassRule, NumberRule, Rule
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.readers.statistics import label_counts
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
 from textsvm.reporting.files import write
@@ -125,9 +124,8 @@ def show_learning_curve(console: Console, curve: LearningCurve) -> None:
 
 
 def report_on_folds(
-    settings: Settings, corpus: Corpus, result: CrossValidation, title: str, mistakes: int,
-    positive: str | None,
-) -> Report:  # fmt: skip
+    settings: Settings, corpus: Corpus, result: CrossValidation, pooled: Results, title: str, mistakes: int
+) -> Report:
     """Report on the out-of-fold predictions."""
     with_texts = len(corpus.texts) == len(corpus)
     facts = [
@@ -137,23 +135,7 @@ def report_on_folds(
         ("device", select(settings.device).description),
         ("written by", f"textsvm {__version__}"),
     ]  # fmt: skip
-    results = results_of(result, truth_of(corpus), positive)
-    return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
-
-
-def by_group(
-    corpus: Corpus, result: CrossValidation, positive: str | None, column: str | None
-) -> Slices | None:
-    """Results on each group, such as the pieces of a book; None without groups."""
-    if corpus.groups is None:
-        return None
-    return make_slices(results_of(result, truth_of(corpus), positive), column or "text", corpus.groups)
-
-
-def levels_on_folds(corpus: Corpus, result: CrossValidation, positive: str | None) -> list[Json]:
-    """Figures of each level of a hierarchy of labels; empty without one."""
-    hierarchy = corpus.targets is None and all(">" in label for label in label_counts(corpus))
-    return results_of(result, truth_of(corpus), positive).levels if hierarchy else []
+    return report_of_folds(pooled, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
 
 
 def results_on_texts(corpus: Corpus, result: CrossValidation, positive: str | None) -> Results | None:

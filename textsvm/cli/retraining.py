@@ -88,10 +88,7 @@ def update(
     console: Console, file: Output, fitted: TrainedModel, model: Path, new: list[Path],
     corpus: list[Path] | None, columns: Json,
 ) -> Json:  # fmt: skip
-    """Train a model on its old and on new documents, save it, and report the changes.
-
-    `columns` are options of the reader that are named for the new documents.
-    """
+    """Train again with new documents, from named `columns`, save the model, and report the changes."""
     recorded = _recorded(fitted)
     if fitted.estimator_name == model_files.ONE_CLASS and recorded.training.positive is None:
         raise InputError(
@@ -180,7 +177,7 @@ def _train_again(
     truth, of_numbers = truth_of(trained), trained.targets is not None
     single = not one_class and not of_numbers and not learning.multilabel
     settings, decision = model_files.settings_again(fitted, with_choice=single), None
-    machine = model_files.classifier_of(settings)
+    machine = settings.machine
     before: AnyArray | list[Any]
     after: AnyArray | list[Any] = [None] * len(fresh)
     with console.work(None):

@@ -146,10 +146,7 @@ def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus,
 def settle_grid(
     options: KernelOptions, settings: Settings, grid: Grid, corpus: Corpus
 ) -> tuple[Settings, list[Grid]]:
-    """`settle` for `tune`: settings, and the grid, with the default of classifiers.
-
-    For vectors without a named kernel the grid has several values of gamma.
-    """
+    """`settle` for `tune`: settings, and grids with the default; for vectors several gammas."""
     if kind_of(corpus) == "vectors" and not options.named:
         grid["kernel"] = options.grid(tuning=True, default="gaussian")
     grid["kernel"] = [kernel_for(kernel, corpus, settings.encoder) or kernel for kernel in grid["kernel"]]
@@ -179,8 +176,3 @@ def kernel_for(kernel: KernelOrName, corpus: Corpus, encoder: object = None) -> 
     if kernel is not None:
         require_kind(reads, "the kernel", corpus)
     return Gaussian() if kind == "vectors" and kernel is None else None
-
-
-def say_device(console: Console, name: str) -> None:
-    """Say which device a name stands for."""
-    console.say_device(select(name))

@@ -46,10 +46,7 @@ def fit(
     console: Console, settings: AnySettings, training: Corpus, test: Corpus | None, positive: str | None,
     of_labelling: bool,
 ) -> Outcome:  # fmt: skip
-    """Train a model, and measure it on held-out documents or by a quick cross-validation.
-
-    `of_labelling`: `textsvm label` chose the texts. `training` may be cut, `test` is not.
-    """
+    """Train a model, and measure it on held-out documents (not cut), or by a quick cross-validation."""
     baseline, truth = None, truth_of(training)
     if training.targets is not None:
         baseline = LengthBaseline.fit(training.examples, training.targets)
@@ -117,7 +114,7 @@ def last_line(settings: AnySettings, training: Corpus, outcome: Outcome, doubtfu
 def _next_step(settings: AnySettings, verdict: Verdict) -> str:
     if verdict.part:
         return "`textsvm cv` with the same options tells how good the model of all documents is"
-    kernel = model_files.classifier_of(settings).kernel
+    kernel = settings.machine.kernel
     if not verdict.better:
         if verdict.metric != "mae" and verdict.constant >= 0.9:  # accuracy says little
             return f"`textsvm cv` shows macro F1, for nearly all labels are {verdict.answer}; add others"

@@ -22,7 +22,7 @@ from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.inputs import TYPES, require_numbers
 from textsvm.model.rules import has_probabilities
-from textsvm.model.settings import CalibrationSettings, Compute, KernelLike, Settings, check_jobs, copied
+from textsvm.model.settings import Compute, KernelLike, Settings, check_jobs, copied
 from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.device import is_on_gpu
@@ -105,7 +105,7 @@ class KernelEstimator(BaseEstimator):
         groups: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
         settings = self.settings
-        source = _source_of(settings)
+        source = settings.machine.source
         if isinstance(source, MatrixSource | VectorSource):
             check(settings)
             self._check_rows(X, source.unfitted if isinstance(source, VectorSource) else None)
@@ -199,7 +199,7 @@ class KernelEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        _source_of(self.settings).tag(tags.input_tags)
+        self.settings.machine.source.tag(tags.input_tags)
         return tags
 
 
@@ -219,11 +219,6 @@ class FixedKernelEstimator(KernelEstimator):
     n_jobs: int | None = None
     compute: Compute | None = None
     encoder: object = None
-
-
-def _source_of(settings: Any) -> Any:
-    """Reader of texts, vectors or a kernel matrix."""
-    return (settings.classifier if isinstance(settings, CalibrationSettings) else settings).source
 
 
 @contextmanager

@@ -194,9 +194,10 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
         if not np.array_equal(first.index, other.index):
             raise InputError(f"cannot compare {names[0]} and {name}: they were judged on different documents")
     results = [model if model.intervals else model.with_intervals() for model in results]
-    correct = (
-        _nearest(results) if first.task == "regression" else np.stack([~model.wrong for model in results])
-    )
+    correct = np.stack([~model.wrong for model in results])
+    if first.task == "regression":  # whether no other model is nearer to the truth
+        errors = np.stack([_errors(model) for model in results])
+        correct = errors <= errors.min(axis=0)
     predictions = [[str(model.labels_of(i)[1]) for i in range(first.n)] for model in results]
     same = np.array([len(set(labels)) == 1 for labels in zip(*predictions, strict=True)])
     alone = correct & (correct.sum(axis=0) == 1)
@@ -221,12 +222,6 @@ def _errors(results: Results) -> Floats:
     return np.abs(results.predicted - results.truth)
 
 
-def _nearest(models: Sequence[Results]) -> Bools:
-    """Whether no other model of numbers is nearer to the truth, shape (models, documents)."""
-    errors = np.stack([_errors(model) for model in models])
-    return errors <= errors.min(axis=0)
-
-
 def _difference(results: Results, first: Results) -> Difference:
     if results.task == "regression":
         difference = _errors(results) - _errors(first)
@@ -239,10 +234,7 @@ def _difference(results: Results, first: Results) -> Difference:
 
 
 def _rows_to_show(results: Sequence[Results], correct: Bools, differs: Bools) -> list[int]:
-    """Documents to show: half where the first model is wrong and another correct, half the other way round.
-
-    Regression: the largest ranges of errors.
-    """
+    """Documents to show, half of them wins of the first model; or the largest ranges of errors."""
     if results[0].task == "regression":
         errors = np.stack([_errors(model) for model in results])
         spread = errors.max(axis=0) - errors.min(axis=0)
@@ -265,10 +257,7 @@ def _disagreement(
 def changes(
     fresh: Corpus, old: set[str], before: Iterable[Any], after: Iterable[Any], epsilon: float = 0.0
 ) -> Json:
-    """The report: labels added, accuracies or mean errors, and changed predictions on the new documents.
-
-    Predictions may be tuples of labels, or None. A number has changed if it has moved by more than `epsilon`.
-    """
+    """Labels added, accuracies or mean errors, and predictions that changed by more than `epsilon`."""
     of_numbers = fresh.targets is not None
     truth: list[Any] = list(fresh.targets or fresh.labels or [])
     columns = [

@@ -282,10 +282,7 @@ class ShortTexts:
 
 
 class Drift:
-    """Comparison of new texts, batch by batch, with the recorded numbers of the training texts.
-
-    Its memory does not grow with the number of texts (`Margins`).
-    """
+    """Comparison of new texts, batch by batch, with the recorded numbers of the training texts."""
 
     def __init__(self, model: TrainedModel, recorded: object, support: SupportSymbols | None = None) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
@@ -302,10 +299,7 @@ class Drift:
         self.unlike: bool | None = None
 
     def add_texts(self, examples: object, full: bool = True) -> Ints:
-        """Add texts; return the indices of texts in which most characters are new.
-
-        Without `full` only symbols are counted, which is fast.
-        """
+        """Add texts, their symbols alone if not `full`; indices of texts in which most characters are new."""
         if self.support.view is None or not (full or self.support.of_characters):
             return np.empty(0, np.int64)
         documents = self.support.read(examples)

@@ -102,10 +102,7 @@ def truth_of(corpus: Corpus) -> list[Any]:
 def estimate_quality(
     settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
 ) -> tuple[TestPredictions | None, str]:
-    """Predictions of a quick cross-validation, or on a sample; of pieces, on their texts.
-
-    With the reason if memory or time do not suffice for a cross-validation.
-    """
+    """Predictions of a quick cross-validation, or on a sample; why there is no cross-validation."""
     step = -(-len(training) // MOST) if training.piece_of else 1
     training = training.subset(range(0, len(training), step)) if step > 1 else training
     predictions, reason = _estimated(settings, model, training, with_folds)

@@ -260,10 +260,7 @@ class SupportExplainer:
 
 
 class WeightExplainer:
-    """Values of documents and contributions to them, by a model that is stored as feature weights.
-
-    The methods are those of `SupportExplainer`, called in the same order.
-    """
+    """`SupportExplainer` for a model that is stored as feature weights."""
 
     def __init__(self, model: TrainedModel, device: Device) -> None:
         assert model.support.weights is not None
@@ -297,10 +294,7 @@ Explainer: TypeAlias = SupportExplainer | WeightExplainer
 
 
 def _terms_by_share(kernel: Any, rows: Any) -> dict[str, list[tuple[float, Any, Any]]]:
-    """Weight, kernel and rows (or predictor) of the terms of a sum, by the name of their `KernelShare`.
-
-    Empty unless there are several names.
-    """
+    """Weight, kernel and rows of the terms of a sum, by their `KernelShare`; empty for one name."""
     terms = kernel.structure.terms
     by_name = dict[str, list[tuple[float, Any, Any]]]()
     for (weight, term), own in zip(terms, rows.parts if len(terms) > 1 else (), strict=False):

@@ -33,10 +33,7 @@ KNOWN = (
 def predict(
     model: TrainedModel, texts: Any, truth: Sequence[Any], positive: Any, progress: Any
 ) -> tuple[AnyArray | None, AnyArray, Floats, Floats | None]:
-    """Classes (None for regression), predictions, decision values, and probabilities if there are any.
-
-    A one-class model needs `positive`, its class, and `truth` for the name of the other class.
-    """
+    """Classes (None for regression), predictions, decision values, and probabilities if there are any."""
     rule, decision = model.rule, model.decision_function(texts, progress)
     if isinstance(rule, NumberRule):
         return None, decision, decision, None
@@ -207,11 +204,7 @@ def with_sets(
     model: TrainedModel, rows: Iterable[Json], decision: Floats, probability: Floats | None,
     coverage: float | None, none: float | None,
 ) -> Iterator[Json]:  # fmt: skip
-    """Rows of a calibrated model with prediction sets, and without labels of documents unlike every class.
-
-    `coverage` is the probability that a set contains the true class; `none` is the largest share of documents
-    of the classes that get no label.
-    """
+    """Rows with prediction sets; `none` is the share of documents of the classes that may get no label."""
     rule = model.calibrated()
     names, conformity = [str(label) for label in rule.classes], rule.conformity
     sets = familiar = None

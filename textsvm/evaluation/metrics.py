@@ -123,11 +123,7 @@ def label_metrics(
     weight: Floats, truth: AnyArray, predicted: Bools, decision: Floats | None, labels: Sequence[object],
     areas: bool = True,
 ) -> dict[str, Floats]:  # fmt: skip
-    """Metrics for several labels per document, like `class_metrics`; truth and predictions are indicators.
-
-    NaN as the decision value of a label without a machine ranks below all numbers. Without `areas`, the
-    average precision is NaN.
-    """
+    """`class_metrics` for several labels per document, as indicators; NaN as a decision ranks last."""
     asked, true = ~np.isnan(truth), truth == 1
     predicted = asked & (predicted == 1)
     hits, support, n_predicted = (weight @ indicator for indicator in (true & predicted, true, predicted))
@@ -253,11 +249,7 @@ def grades_of(truth: AnyArray, grades: tuple[int, int] | None) -> tuple[int, int
 
 
 def average_precisions(truth: AnyArray, decision: Floats, weight: Floats | None = None) -> Floats:
-    """Average precision of each class against the rest, shape (n_classes,), or (resamples, n_classes).
-
-    Truth and decision values have shape (n, n_classes), weights (resamples, n). NaN ranks below all numbers;
-    the average precision of a class without documents is NaN.
-    """
+    """Average precision of each class, shape (n_classes,) or (resamples, n_classes); NaN values rank last."""
     values, weights = _ranked(decision), np.ones((1, len(truth))) if weight is None else weight
     areas = np.full((len(weights), truth.shape[1]), np.nan)
     for a in np.flatnonzero((truth == 1).any(axis=0)).tolist():

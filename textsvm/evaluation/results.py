@@ -257,16 +257,6 @@ def evaluate(
     grades : (int, int), optional
         Range of the quadratic weighted kappa.
 
-    Returns
-    -------
-    Results
-        Metrics are attributes; ``with_intervals()`` adds confidence intervals.
-
-    Raises
-    ------
-    InputError
-        If there are no documents, or none has a label of `classes`.
-
     Examples
     --------
     >>> from textsvm import evaluate
@@ -284,15 +274,7 @@ def evaluate(
         numbers, n = np.asarray(truth, np.float64), len(truth)
         rows = np.arange(n)
         return _with_metrics(Results("regression", n, [], rows, numbers, predicted, predicted, grades=grades))
-    return _evaluate_classes(truth, predicted, decision, np.asarray(classes), positive, probability, grades)
-
-
-def _evaluate_classes(
-    truth: Sequence[object], predicted: AnyArray, decision: Floats, classes: AnyArray, positive: object,
-    probability: Floats | None, grades: tuple[int, int] | None,
-) -> Results:  # fmt: skip
-    """Metrics of predictions of a single label per document, see `evaluate`."""
-    order = classes
+    order = classes = np.asarray(classes)
     index, values, warnings = _judged_labels(truth, classes)
     predicted, decision = predicted[index], decision[index]
     if len(classes) == 2 and positive is not None and positive not in classes[1:].tolist():
@@ -309,8 +291,8 @@ def _evaluate_classes(
     confusion = np.bincount(true * k + results.codes(predicted), minlength=k * k).reshape(k, k)
     finite = np.all(np.isfinite(decision))
     areas = average_precisions(*one_against_rest(true, decision)) if finite else np.full(k, np.nan)
-    rows = class_table((np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)), areas, labels)
-    return _with_metrics(replace(results, confusion=confusion.tolist(), per_class=rows))
+    table = class_table((np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)), areas, labels)
+    return _with_metrics(replace(results, confusion=confusion.tolist(), per_class=table))
 
 
 def evaluate_labels(

@@ -124,13 +124,6 @@ def verify(
         A long text has the mean score of its pieces.
     groups : array-like, shape (n,), optional
         Book of each text; each text is a group of its own by default.
-    rounds, random_state : int
-    progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        If there are too few authors or texts, or the disputed text is too short.
 
     Examples
     --------
@@ -215,10 +208,7 @@ def _check(
 def _sample(
     texts: Sequence[str], author: Ints, group: Ints, length: int, most: int, random: np.random.Generator
 ) -> tuple[Ints, list[str]]:
-    """Texts' indices and pieces by author, at most so many of each author, from all groups alike.
-
-    A rest of less than half a length is no piece.
-    """
+    """Indices and pieces of texts, at most so many of each author, from all groups alike."""
     counts = [max(1, round(len(text) / length)) for text in texts]
     source = np.repeat(np.arange(len(texts)), counts)
     number = np.concatenate([np.arange(count) for count in counts])
@@ -235,10 +225,7 @@ def _sample(
 
 
 class _GramParts:
-    """Features of known and disputed pieces, dealt into parts, and Gram matrices of the parts.
-
-    The features of a disputed text are those of two pieces or more, of known pieces and its own.
-    """
+    """Features of pieces, of a disputed text those that two pieces have, in parts; Gram matrices of these."""
 
     def __init__(self, pieces: list[str], disputed: list[list[str]], random_state: int) -> None:
         self._n, self._random_state = len(pieces), random_state

@@ -378,10 +378,7 @@ def by_class(decision: Floats) -> Floats:
 def fit_logistic(
     values: Floats, targets: Floats, weight: Floats, start: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[float, float]:
-    """Slope and offset with the least weighted log loss of 1 / (1 + exp(-(slope value + offset))).
-
-    Newton's method on a convex loss; steps that do not descend are halved (Lin, Lin and Weng 2007).
-    """
+    """Slope and offset with the least weighted log loss, by damped Newton steps (Lin, Lin and Weng 2007)."""
     design, point = np.stack([values, np.ones_like(values)]), np.array(start)
 
     def loss(point: Floats) -> float:

@@ -159,6 +159,11 @@ class Settings:
         """Copies of the settings by name."""
         return {field.name: copied(getattr(self, field.name)) for field in fields(self)}
 
+    @property
+    def machine(self) -> Settings:
+        """Settings of the machines, also of a calibrated classifier."""
+        return self
+
     # Computed once: a training asks for them at every step.
 
     @cached_property
@@ -339,8 +344,11 @@ class CalibrationSettings:
     estimator: ClassVar[str] = "CalibratedSVC"
 
     @property
+    def machine(self) -> ClassifierSettings:
+        return self.classifier
+
+    @property
     def device(self) -> str:
-        """Device of the classifier."""
         return self.classifier.device
 
     def on(self, device: str) -> Self:

@@ -104,10 +104,7 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
 def top_features(
     machines: Expansion, rule: Rule, n: int = 30, labels: Collection[object] | None = None
 ) -> list[TopFeatures]:
-    """The `n` features with the largest weights for each class, or each of `labels`, computed on the CPU.
-
-    Raises InputError if `n` is below 1, or the model was trained on a kernel matrix.
-    """
+    """The `n` features with the largest weights for each class, or each of `labels`, computed on the CPU."""
     if not is_whole(n) or n < 1:
         raise InputError(f"n must be a whole number of at least 1, got {n!r}")
     if machines.support.kernel is None:

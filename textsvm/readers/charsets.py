@@ -156,10 +156,7 @@ def _explained(words: Mapping[str, bytes], charset: str) -> set[str]:
 
 
 def _letters(token: str) -> set[str]:
-    """Letters of the words in a token that are not ASCII, a space if there are none.
-
-    Empty for symbols within words, and capitals between small letters.
-    """
+    """Letters of the words in a token that are not ASCII, a blank without; empty for symbols within words."""
     parts = [part for part in _WITHIN.split(_AROUND.sub("", token)) if not part.isascii()]
     if not all(part.isalpha() and (part.isupper() or part[1:].islower() or not part[1:]) for part in parts):
         return set()

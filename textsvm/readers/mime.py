@@ -164,10 +164,7 @@ def _marks(body: bytes, boundary: bytes) -> list[re.Match[bytes]]:
 
 
 def decoded_header(raw: str, damage: dict[str, None]) -> str:
-    """Decode the encoded words (RFC 2047) and raw 8-bit bytes (as surrogates) of a header.
-
-    The keys of `damage` get the kinds of damage.
-    """
+    """Decode encoded words (RFC 2047) and raw 8-bit bytes of a header; `damage` gets the kinds of damage."""
     text = decode_declared(raw.encode("utf-8", "surrogateescape"), None)[0]
     pieces: list[tuple[str | None, bytes | str]] = []
     position = 0

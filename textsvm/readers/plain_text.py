@@ -208,10 +208,7 @@ def read_lines(
 def _line_parser(
     file: File, options: ReadOptions, problems: Problems
 ) -> Callable[[str, str], tuple[Document | None, str]]:
-    """Makes the document of a line and its id, with its problem, by the first bytes of the file.
-
-    There is no document if the line is empty or has no label.
-    """
+    """Makes the document of a line and its id, with its problem; none for an empty line or no label."""
     of_file, part = options.label_of(file.name) if options.name_pattern else None, part_of(file.name)
     head, plain = decode(file.head)[0], options.format in ("plain", "paragraphs") or of_file is not None
     fasttext = None if plain else _fasttext_labels(head)

@@ -36,10 +36,7 @@ MAIN = ("accuracy", "macro_f1", "micro_f1", "rmse")  #: Metrics in the `repr` of
 
 
 def write(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write a report as .html, .md or .json, by the ending of the path.
-
-    An existing file is replaced when the new file is complete. Raises InputError for another ending.
-    """
+    """Write a report as .html, .md or .json, by the ending of the path; InputError for another ending."""
     suffix = Path(path).suffix.lower()
     if suffix not in (*FORMATS, ".json"):
         raise InputError(f"a report is written as .html, .md or .json, and {path} ends in none of them")
@@ -102,16 +99,6 @@ def report(
     title : str
     mistakes : int
         Number of the worst mistakes shown and explained.
-
-    Returns
-    -------
-    SavedReport
-        ``save("report.html")`` writes it as .html, .md or .json; a notebook shows the page.
-
-    Raises
-    ------
-    InputError
-        If X or y cannot be used.
 
     Examples
     --------

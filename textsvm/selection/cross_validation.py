@@ -145,11 +145,6 @@ def cross_validate(
         Called with the stage ("encode", "gram", "duplicates", "solve" or "choose"), the work done and the
         total work.
 
-    Raises
-    ------
-    InputError
-        If an argument is invalid; before the work starts.
-
     Examples
     --------
     >>> from textsvm import SVC, Spectrum, cross_validate
@@ -318,10 +313,7 @@ def learning_curve(
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> LearningCurve:
-    """Learning curve: errors of the cross-validation `result`, and of its folds thinned to `SHARES`.
-
-    `groups` are those of `result`. Raises InputError if there are too few texts.
-    """
+    """Errors of the cross-validation `result`, and of its folds thinned to `SHARES`."""
     metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in result.mean)
     strata = np.zeros(len(result.tested)) if metric != "accuracy" else np.asarray(y, object)
     folds = []

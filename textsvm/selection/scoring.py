@@ -8,7 +8,7 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError, warn_user
-from textsvm.evaluation.metrics import as_grades, scores
+from textsvm.evaluation.metrics import grades_of, scores
 from textsvm.model.settings import Settings
 from textsvm.solvers.problems import Machines
 from textsvm.training.targets import Target, labels_of
@@ -36,9 +36,7 @@ def judge(
     truth: AnyArray, decision: Floats, target: Target, names: Sequence[str], predicted: AnyArray
 ) -> dict[str, float]:
     """Metrics of decision values and predictions; undefined metrics, as of an absent class, are NaN."""
-    grades = None
-    if target.classes is None and as_grades(target.values) is not None:
-        grades = (int(target.values.min()), int(target.values.max()))
+    grades = grades_of(target.values, None) if target.classes is None else None
     areas = not AREAS.isdisjoint(names)
     metrics = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
     return {name: metrics.get(name, np.nan) for name in names}

@@ -63,10 +63,7 @@ class GridSearch:
         self.best_model: TrainedModel | None = None  #: Trained on all examples
 
     def split(self, splitting: Splitting, nested: int | None) -> None:
-        """Draw the folds, and check that every model can be trained on each.
-
-        `nested` is the number of outer folds.
-        """
+        """Draw the folds, and `nested` outer folds, and check that every model can be trained on each."""
         self.splitting, self.n_outer = splitting, nested
         self.folds = splitting.folds(self.target)
         self.all_folds = list(self.folds)
@@ -207,11 +204,7 @@ _HEAD = "textsvm tune"
 
 
 class TrialFile:
-    """File of the settings tried in a search, whose results it restores, and to which new results are added.
-
-    `data` are the documents and other inputs of the results. Raises InputError if the file belongs to another
-    search, or cannot be read or written.
-    """
+    """File of the settings tried on `data`, which it restores; InputError for the file of another search."""
 
     def __init__(self, path: Path, search: GridSearch, data: object) -> None:
         self.path, self.search, self._begun = path, search, False

@@ -138,11 +138,6 @@ def tune(
         Called with the stage, the work done and the total work; stages are "encode", "gram", "duplicates",
         "solve" (work in Grams), and "tune", the whole search in predicted seconds.
 
-    Raises
-    ------
-    InputError
-        If an argument is invalid; before the work starts.
-
     Examples
     --------
     >>> from textsvm import SVC, Spectrum, tune
@@ -174,11 +169,7 @@ def _try_settings(
     progress: StageProgress | None,
     device: str,
 ) -> tuple[list[Leak], dict[str, float]]:
-    """Try the settings of a search that are not tried yet on a device.
-
-    `budget` is the time of the start and the number of minutes. Returns near-duplicates across folds, and the
-    times of the stages.
-    """
+    """Try settings within `budget` (start, minutes); near-duplicates, and seconds of stages."""
     started, minutes = budget
     settings = settings.on(device)
     search.points = [replace(point, settings=point.settings.on(device)) for point in search.points]
@@ -256,11 +247,7 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
 
 
 class WholeProgress:
-    """Forwards progress, and adds the stage "tune": predicted seconds done and of the whole search.
-
-    A display divides them by the time elapsed, so its estimate covers the whole search and is corrected by
-    measurement.
-    """
+    """Forwards progress, and adds the stage "tune": predicted seconds done and of the whole search."""
 
     def __init__(self, progress: StageProgress, shared: Sequence[SharedExamples], search: GridSearch) -> None:
         self.progress, self.number, self.shown = progress, 0, 0.0

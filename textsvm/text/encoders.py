@@ -327,10 +327,7 @@ def _check(key: bytes, vector: Floats32) -> int:
 
 
 class BatchEncoder(TextEncoder):
-    """An encoder that computes the vectors of some texts at a time, from the shortest text to the longest.
-
-    Vectors are computed once: with a digest they are kept on disk, otherwise in memory.
-    """
+    """An encoder of some texts at a time, the shortest first; computed vectors are kept."""
 
     _NOT_PICKLED: ClassVar = ("_cache", "_lock", "_model", "_parts")
 
@@ -483,10 +480,7 @@ def checked_vectors(name: str, texts: Sequence[str], returned: object) -> Floats
 
 
 def load_encoder(encoder: object, download: bool = True) -> TextEncoder:
-    """The encoder of a folder, of a package or the Hugging Face hub by its name, or of a Python function.
-
-    Without `download`, a name is looked up among the encoders that are on this computer.
-    """
+    """The encoder of a folder, package or function, or of the Hugging Face hub by its name."""
     if isinstance(encoder, TextEncoder):
         return encoder
     if not isinstance(encoder, str | os.PathLike):
@@ -651,10 +645,7 @@ def _in_one_sentence(problem: str) -> Iterator[None]:
 
 
 def tokenizer_state(content: bytes, special: bool = False) -> Json:
-    """Parts of tokenizer.json that are used; ValueError unless their work is known and bounded.
-
-    With `special` also the parts that add special tokens, cut and pad.
-    """
+    """Parts of tokenizer.json that are used, with `special` all; ValueError unless their work is bounded."""
     state = unambiguous_json(content)
     names = ["normalizer", "pre_tokenizer", *(["post_processor", "truncation", "padding"] * special)]
     parts = {"version": "1.0", "model": state["model"], "added_tokens": state.get("added_tokens") or []}

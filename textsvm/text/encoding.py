@@ -374,10 +374,7 @@ class TokenSpans:
 
 
 def find_words(codes: AnyArray, offsets: Ints, kinds: NDArray[np.uint8]) -> list[TokenSpans]:
-    """Find the words of documents on all cores, in pieces of documents that are numbered separately.
-
-    `kinds` has the class of each symbol of the alphabet, see `textsvm.text.tokens.kinds`.
-    """
+    """Find words on all cores, in pieces that are numbered separately; `kinds` are the classes of symbols."""
     bounds = pieces_of(offsets)
     pieces: list[Any] = [None] * (len(bounds) - 1)
 
@@ -405,10 +402,7 @@ def translate(
 
 
 def distinct(codes: AnyArray, starts: Ints, stops: Ints) -> tuple[NDArray[np.uint32], Ints]:
-    """Number spans by content, in order of first occurrence.
-
-    Returns the number of each span, and for each number the index of its first span.
-    """
+    """Number spans by content, in order of first occurrence; index of the first span of each number."""
     if use_numpy(len(starts) + len(codes)):
         number: dict[bytes, int] = {}
         bounds = zip(starts.tolist(), stops.tolist(), strict=True)

@@ -34,10 +34,7 @@ _NONE = len(GROUPS)
 def residue_groups(
     codes: NDArray[np.unsignedinteger], offsets: Ints, alphabet: NDArray[np.uint32]
 ) -> NDArray[np.uint8]:
-    """Group of every character of some texts, as an index into `GROUPS`.
-
-    Takes the arrays of the characters' `Documents`.
-    """
+    """Group of every character of the arrays of `Documents`, as an index into `GROUPS`."""
     group_of = np.array([_CODE_OF.get(point, _NONE) for point in alphabet.tolist()] + [_NONE], np.uint8)
     groups: NDArray[np.uint8] = group_of[codes]
     if (groups == _NONE).any():

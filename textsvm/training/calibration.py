@@ -52,10 +52,7 @@ def fit_maps(method: str, decision: Floats, codes: Ints, weight: Floats | None) 
 def _one_against_the_rest(
     decision: Floats, codes: Ints, weight: Floats | None
 ) -> Iterator[tuple[Floats, Bools, Floats | None]]:
-    """Decision values, membership in the class, and weights, for each map.
-
-    A class that was never tested has no values: its map is fitted to all other classes together.
-    """
+    """Values, membership and weights for each map; all classes together for one that was never tested."""
     if decision.ndim == 1:
         yield decision, codes == 1, weight
         return

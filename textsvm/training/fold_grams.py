@@ -234,10 +234,7 @@ def train_and_test(
     seconds: dict[str, float],
     progress: StageProgress | None = None,
 ) -> FoldResults:
-    """Train every model on the training part of every fold (`solve_folds`), and decide the test part.
-
-    The times of "gram", "solve" and "score" are added to `seconds`.
-    """
+    """Train every model on every fold (`solve_folds`), and decide the test parts; adds to `seconds`."""
     workers, parts = current(), grams.sharing(task.folds)
     if (
         workers is not None
@@ -281,10 +278,7 @@ def _in_turn(
 
 
 def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: FoldTask) -> float:
-    """Predicted seconds on a single core for all machines, and a Gram or the features of every part.
-
-    Features are counted once, and so are the values of terms that do not learn.
-    """
+    """Predicted seconds on a core for all machines, and for what every part computes again."""
     examples, parts = grams.examples, len(grams.sharing(task.folds))
     if not grams.from_features:
         seconds = solving_seconds(all_settings, task.target, task.folds)

@@ -57,10 +57,7 @@ def check_bound(bound: object) -> None:
 
 
 def near_duplicates(gram: Gram, bound: float = ALIKE, progress: Progress | None = None) -> Ints:
-    """Group of each document, shape (n,), from 0: near-duplicates are connected directly or through others.
-
-    `bound` is the least normalised kernel value of near-duplicates, above 0 and at most 1.
-    """
+    """Group of each document, from 0: pairs with at least this normalised kernel value are connected."""
     check_bound(bound)
     return groups_of(gram.n, (pairs[:2] for pairs in similar_pairs(gram, _least(bound), progress)))
 

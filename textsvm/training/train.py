@@ -132,10 +132,7 @@ def train(
     progress: StageProgress | None = None,
     groups: ArrayLike | None = None,
 ) -> TrainedModel:
-    """Train a model, with the arguments of `fit` of the estimator with these settings (`textsvm.SVC.fit`).
-
-    `y` is None for novelty detection. Raises InputError if a setting, an example or a target is invalid.
-    """
+    """Train a model, with the arguments of `textsvm.SVC.fit`; `y` is None for novelty detection."""
     if isinstance(settings, CalibrationSettings):
         settings.check()  # the device is that of the classifier, which may be none
     model = devices.run_on(
@@ -212,8 +209,7 @@ def read(
 ) -> TrainingState:
     """Check the inputs, and state the learning problem."""
     calibration = settings if isinstance(settings, CalibrationSettings) else None
-    of_machines = settings.classifier if isinstance(settings, CalibrationSettings) else settings
-    of_machines = _on_columns(of_machines, X)
+    of_machines = _on_columns(settings.machine, X)
     examples, target, weight = read_training_data(of_machines, X, y, sample_weight, groups=groups)
     problem = problem_of(of_machines, target, np.arange(len(examples)), weight)
     if isinstance(of_machines, ClassifierSettings) and of_machines.scoring != "accuracy":
@@ -231,21 +227,15 @@ def read_training_data(
     settings: Settings, X: object, y: object, sample_weight: ArrayLike | None, positive: object = None,
     groups: ArrayLike | None = None,
 ) -> tuple[Any, Target, Floats | None]:  # fmt: skip
-    """Check settings, and examples, targets, weights and groups of a user.
-
-    `positive` is the positive class of two, for metrics.
-    """
+    """Check settings, examples, targets (`positive` of two, for metrics), weights and groups of a user."""
     settings.check()
     check_compute(settings)
     examples = settings.source.validate(X)
     n = len(examples)
     if n == 0:
         raise InputError("there are no documents to train on")
-    numbers, digests = (
-        None if groups is None else as_groups(groups, n),
-        text_digests(examples, settings.source),
-    )
-    weight = as_weights(sample_weight, n)
+    numbers = None if groups is None else as_groups(groups, n)
+    digests, weight = text_digests(examples, settings.source), as_weights(sample_weight, n)
     target = replace(as_target(settings, y, n), digests=digests, groups=numbers, weight=weight)
     check_order(examples, target)
     if positive is not None:
@@ -312,10 +302,7 @@ def choose(training: TrainingState) -> None:
 
 
 def _choose_default(training: TrainingState, settings: ClassifierSettings) -> None:
-    """Kernel, C and loss of "auto" or "fast", by trials within `time_budget`.
-
-    The loss is hinge if machines with the squared hinge loss cannot be trained.
-    """
+    """Kernel, C and loss of "auto" or "fast", by trials within `time_budget`."""
     clock, problem, target = time.perf_counter(), training.problem, training.target
     assert isinstance(problem, Classification)
     examples = training.examples
@@ -381,10 +368,7 @@ def _defaults_for(
 def _parts_for(
     settings: ClassifierSettings, examples: object, default_for: Callable[[tuple[str, ...]], Candidate]
 ) -> dict[str, tuple[float, Kernel]]:
-    """Kernels whose weights are chosen, by name, and their weights without a choice.
-
-    Of a table the default of each of several columns of texts, and a kernel of each other column; an encoder.
-    """
+    """Kernels whose weights are chosen, by name, and weights without a choice: of columns, of an encoder."""
     parts, columns = dict[str, tuple[float, Kernel]](), tuple[str, ...]()
     if isinstance(examples, InputTable):
         columns = examples.text_names
@@ -585,10 +569,7 @@ def default_bias(problem: Problem) -> Floats | float:
 
 
 def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Floats:
-    """Out-of-fold decision values of all examples, for offsets; NaN for examples of weight 0.
-
-    With the default kernels near-copies of a text are in the same fold.
-    """
+    """Out-of-fold values of all examples (near-copies together), for offsets; NaN for a weight of 0."""
     target, weight = training.target, training.weight
     fixed = replace(settings, scoring="accuracy", time_budget=None, encoder=None)
     if choice := training.choice:  # kernel, C and loss of "auto" or "fast"
@@ -630,11 +611,9 @@ def scaled(
     return replace(rule, scale=scale)
 
 
-def with_scale(
-    model: TrainedModel, decision: Floats, labels: Any, weight: Any = None, offsets: Floats | None = None
-) -> TrainedModel:
+def with_scale(model: TrainedModel, decision: Floats, labels: Any, weight: Any = None) -> TrainedModel:
     """The model with the rule of `scaled`; the model itself if that is its rule."""
-    rule = scaled(model.rule, decision, labels, weight, offsets)
+    rule = scaled(model.rule, decision, labels, weight)
     return model if rule is model.rule else replace(model, rule=rule)
 
 
@@ -668,10 +647,7 @@ def assemble(
     rule: Rule | None = None,
     **facts: Any,
 ) -> TrainedModel:
-    """The model of solved machines, by default with a rule that has learnt nothing from held-out values.
-
-    `facts` are entries of its record.
-    """
+    """The model of solved machines, by default with a plain rule; `facts` are for its record."""
     used = np.flatnonzero((machines.coef != 0).sum(axis=0))
     support, coef = machines.index[used], machines.coef[:, used]
     coef = coef if scipy_sparse(coef) else np.ascontiguousarray(coef)

@@ -164,10 +164,7 @@ class Graph:
 
 
 class Characters:
-    """The table of characters of a model: their numbers, classes and images.
-
-    Characters that the normal form changes have the first numbers, combining characters the next.
-    """
+    """The characters of a model: those that the normal form changes come first, combining ones next."""
 
     def __init__(self, plain: PlainModel) -> None:
         self.form, form = plain.text, plain.text.normalise

@@ -200,10 +200,7 @@ class Journal:
             self.answers[answer.id] = decided
 
     def decided(self, name: str) -> JournalEntry | None:
-        """The answer to a text that counts: a decision, or that of most people; a tie has no label.
-
-        Answers without a name count if no named person has answered.
-        """
+        """The answer that counts: a decision, or that of most people, named ones first."""
         named = [own[name] for voice, own in self.own.items() if voice and name in own]
         entries = named or [own[name] for own in (self.own[None],) if name in own]
         if not entries:
@@ -312,10 +309,7 @@ class Journal:
         return self.path.is_file() and self.path.stat().st_size == self._n_bytes
 
     def _label_lines(self, answers: Iterable[JournalEntry], text: Callable[[str], str]) -> Iterator[str]:
-        """Lines of the file of labels, with the part: test, copy for near-copies of its texts, or train.
-
-        Of several people it has all answers, and the label with the most answers; that of a tie is null.
-        """
+        """Lines of the file of labels, with parts and all answers; the label of a tie is null."""
         named = bool(self.people)
         for answer in answers:
             of_people = self.answers_of_people(answer.id) or {"": answer} if named else {}

@@ -196,11 +196,7 @@ class Learner:
         self._changes += 1
 
     def restore(self, answers: Iterable[tuple[int, Answer, bool]], copies: Mapping[int, int] = {}) -> None:
-        """Take over earlier answers: index, label, and whether the text was drawn at random.
-
-        The answers are in the order of the first answers; `copies` are near-copies and their originals.
-        `refresh` learns them.
-        """
+        """Take over earlier answers: index, label, and whether drawn at random; and near-copies."""
         for index, label, at_random in answers:
             labels = self._checked(index, label)
             if index in self._answers:
@@ -438,10 +434,7 @@ class Learner:
         return candidates.index[rank(self.strategy, candidates, AHEAD)].tolist()
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:
-        """Near-copies in the pool of texts that are shown next.
-
-        They have the same digits, punctuation and symbols, which often decide a label.
-        """
+        """Near-copies of texts that are shown next, with the same marks, which often decide a label."""
         near = self._pool.products(ColumnWeights.of(self._pool.rows_of(shown), np.eye(len(shown)))) >= ALIKE
         copies = {}
         for index, column in zip(shown, near.T, strict=True):
@@ -457,10 +450,7 @@ def _codes(keys: Iterable[object]) -> Ints:
 
 
 def _left_out(gram: NDArray[np.float32], machine: Machine, rows: Ints, copies: Sequence[Ints]) -> Floats:
-    """Values of n labelled texts by a machine of the texts `rows`, without each text and its near-copies.
-
-    `gram` has shape (n, len(rows)).
-    """
+    """Values, by a machine of the texts `rows`, of n labelled texts without each and its near-copies."""
     values = np.asarray(gram @ machine.coef + machine.bias)
     values[rows] = machine.left_out
     for group in copies:

@@ -104,11 +104,7 @@ class Machine:
         cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False,
         relevant: int | None = None, factor: Floats | float = 1, prior: float | None = None,
     ) -> Machine:  # fmt: skip
-        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
-
-        `relevant` is the column of the label whose texts are searched for, `factor` multiplies C; without a
-        `prior` the best is chosen.
-        """
+        """Train on the matrix and labels of n texts; `factor` multiplies C; by default the best prior."""
         ridge = 1 / C if relevant is None else np.where(target[:, relevant] > 0, *SEARCH_RIDGES)
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
         constant = float(relevant is not None)

@@ -189,10 +189,7 @@ def retrieval(relevant: Bools, values: Floats, unlabelled: Floats, n_outside: in
 
 
 def _unlikely(n_found: int, recall: float, latest: Floats, rest: float) -> bool:
-    """Whether so few relevant texts among the latest answers are unlikely if the recall is lower.
-
-    `latest` are sums of probabilities of these answers, with 0, 1, ... relevant texts, `rest` of the others.
-    """
+    """Whether so few relevant texts among the latest answers are unlikely at a lower recall."""
     k, hits = int(n_found / recall + 1e-9) + 1 - n_found, np.arange(len(latest))
     return bool(bdtr(hits, k + hits, latest / (latest + rest)).min() <= LEVEL)
 
