@@ -3,7 +3,30 @@
 import json
 
 import pytest
-from command import run
+from command import report, run
+
+from textsvm.readers import sample
+from textsvm.readers.read import read_corpus
+
+ESSAYS = [sample("essays"), "--regress", "score", "--groups", "writer"]
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_groups_stay_together(tmp_path):
+    path = tmp_path / "out.jsonl"
+    found = report("cv", *ESSAYS, "--kernel", "spectrum:1-4", "-C", "1", "--predictions", path)
+    assert found["mean"]["qwk"] > 0.7
+    writers = read_corpus(sample("essays"), target="score", group="writer").groups
+    folds = {}
+    for writer, row in zip(writers, rows_of(path), strict=True):
+        folds.setdefault(writer, set()).add(tuple(row["folds"]))
+        assert row["decision"] == row["predicted"]
+    assert all(len(of_writer) == 1 for of_writer in folds.values())
+    weighted = report("cv", *ESSAYS, "--kernel", "spectrum:1-4", "-C", "1", "--weights", "raters")
+    assert weighted["mean"]["mae"] != found["mean"]["mae"]
 
 
 def test_near_duplicates_are_told_or_kept_together(tmp_path):

@@ -556,6 +556,10 @@ predict m.textsvm - --text nosuch  =>  no column 'nosuch'  =>  text,label\na,b\n
 predict m.textsvm - --text text --id nosuch  =>  no column 'nosuch'  =>  text,label\na,b\n
 explain m.textsvm - --text nosuch  =>  no column 'nosuch'  =>  text,label\na,b\n
 tune reviews.csv --metric beauty -C 1  =>  metric 'beauty' is not one of accuracy
+train t.csv --weights w  =>  line 2: the weight is ''  =>  text,label,w\naaaaa,x,\nbbbbb,y,1\n
+train t.csv --regress y  =>  no document of .* has a number in column 'y'  =>  text,y\naaaaa,\nbbbbb,\n
+train t.csv --regress y  =>  line 2: the target is 'inf'  =>  text,y\naaaaa,inf\nbbbbb,1\n
+train t.jsonl  =>  'label' .*no label  =>  {"text": "a", "label": [["x"]]}\n
 """
 #: Commands that are wrong usage.
 WRONG_USAGE = r"""
