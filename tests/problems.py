@@ -7,9 +7,26 @@ from sklearn.svm import SVC
 from textsvm.gram.base import allowed_bytes
 from textsvm.gram.store import Store
 from textsvm.gram.stored import StoredRows
+from textsvm.runtime.device import device_of
 from textsvm.solvers import dual as duals
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.solution import Stopping
+
+
+class ArrayRows:
+    """Kernel rows read from a matrix, as a kernel would compute them."""
+
+    def __init__(self, matrix):
+        self.matrix, self.n, self.device = matrix, len(matrix), device_of(matrix)
+
+    def diag(self):
+        return self.matrix.diagonal().copy()
+
+    def rows(self, indices):
+        return self.matrix[indices]
+
+    def gram(self, progress=None):
+        return self.matrix.copy()
 
 
 def solve_dual(gram, dual, tol=1e-3, max_iter=-1, initial=None, progress=None, duality_gap=None):

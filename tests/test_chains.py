@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import chains, gaussian, indefinite, judge, solve_dual
-from test_smo import ArrayRows
+from problems import ArrayRows, chains, gaussian, indefinite, judge, solve_dual
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from command import fails, run
-from loading import load
 from test_doubts import corpus
 
 from textsvm import SVC, CalibratedSVC, InputError, Spectrum, save
@@ -78,18 +77,6 @@ def test_shares_are_between_0_and_1(share):
 def fitted():
     texts, labels = corpus(90)
     return CalibratedSVC(SVC(Spectrum(3))).fit(texts, labels)
-
-
-@pytest.mark.parametrize("texts", [True, False])
-def test_a_saved_model_promises_the_same(fitted, tmp_path, texts):
-    new = [*corpus(20, 7)[0], "qqq www xxx"]
-    save(fitted, tmp_path / "m", texts=texts)
-    loaded = load(tmp_path / "m")
-    assert np.array_equal(loaded.predict_set(new), fitted.predict_set(new))
-    assert np.array_equal(loaded.predict_known(new), fitted.predict_known(new))
-    assert not fitted.predict_known(new)[-1]
-    assert fitted.score_samples(new)[-1] < fitted.score_samples(new)[:-1].min()
-    assert fitted.predict_set(new, 0.9, per_class=True).shape == (21, 3)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import crammer_singer as oracle
-from problems import degenerate, gaussian, indefinite, solve_dual
+from problems import ArrayRows, degenerate, gaussian, indefinite, solve_dual
 from scipy.optimize import minimize
 from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
@@ -16,22 +16,8 @@ from sklearn.svm import LinearSVC
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import parallel
-from textsvm.runtime.device import device_of
 from textsvm.solvers import crammer_singer
 from textsvm.solvers import dual as duals
-
-
-class ArrayRows:
-    """Kernel rows read from a matrix, as a kernel would compute them."""
-
-    def __init__(self, matrix):
-        self.matrix, self.n, self.device = matrix, len(matrix), device_of(matrix)
-
-    def diag(self):
-        return self.matrix.diagonal().copy()
-
-    def rows(self, indices):
-        return self.matrix[indices]
 
 
 def vectors(data, name, n=None):

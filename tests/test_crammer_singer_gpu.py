@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import solve_dual
+from problems import ArrayRows, solve_dual
 from test_crammer_singer import CrammerSingerContract, classes, gram_of, judge, vectors
 
 from textsvm.errors import InputError
@@ -16,26 +16,12 @@ from textsvm.solvers.solution import Stopping
 pytestmark = pytest.mark.gpu
 
 
-class DeviceRows:
-    """Kernel rows read from a matrix in device memory."""
-
-    def __init__(self, matrix):
-        self.matrix, self.n = devices.cupy().asarray(matrix), len(matrix)
-        self.device = devices.device_of(self.matrix)
-
-    def diag(self):
-        return self.matrix.diagonal().copy()
-
-    def rows(self, indices):
-        return self.matrix[indices]
-
-
 class TestCrammerSingerOnAGpu(CrammerSingerContract):
     def gram(self, matrix):
         return DenseGram(devices.cupy().asarray(matrix))
 
     def rows(self, matrix):
-        return DeviceRows(matrix)
+        return ArrayRows(devices.cupy().asarray(matrix))
 
     @pytest.mark.parametrize(
         ("n", "k"), [(300, 3), (1024, 8), (1025, 26), (2000, 32), (1500, 33), (1200, 105)]

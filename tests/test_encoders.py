@@ -753,14 +753,6 @@ def test_labelling_goes_on_with_another_encoder_and_not_without(tmp_path):
     assert place.read_bytes() == before
 
 
-def test_the_same_bits_with_any_number_of_threads(folder):
-    texts, labels = topics(300, words=12)
-    values = [
-        SVC(encoder=folder, n_jobs=n_jobs).fit(texts, labels).decision_function(texts) for n_jobs in (1, 2)
-    ]
-    assert (values[0] == values[1]).all()
-
-
 # Encoders of libraries, and the cache of their vectors
 
 

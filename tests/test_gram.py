@@ -4,8 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from problems import gaussian, solve_dual
-from test_smo import ArrayRows
+from problems import ArrayRows, gaussian, solve_dual
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes

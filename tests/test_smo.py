@@ -7,33 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import degenerate, gaussian, indefinite, judge, libsvm, solve_dual
+from problems import ArrayRows, degenerate, gaussian, indefinite, judge, libsvm, solve_dual
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
-from textsvm.runtime.device import device_of, select
 from textsvm.solvers import smo, smo_loop
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
 from textsvm.solvers.smo import Run
 from textsvm.solvers.smo_loop import DECREASE
 from textsvm.solvers.solution import Stopping
-
-
-class ArrayRows:
-    """Kernel rows read from a matrix, as a kernel would compute them."""
-
-    def __init__(self, matrix):
-        self.matrix, self.n, self.device = matrix, len(matrix), device_of(matrix)
-
-    def diag(self):
-        return self.matrix.diagonal().copy()
-
-    def rows(self, indices):
-        return self.matrix[indices]
-
-    def gram(self, progress=None):
-        return self.matrix.copy()
 
 
 @pytest.mark.slow
@@ -208,18 +191,6 @@ def test_a_run_is_stalled_if_the_objective_stays_over_many_iterations(m, least):
     assert not stalled(3 * least - 1, 1e6 + 1e-8)
     assert stalled(3 * least, 1e6 + 1e-8)
     assert not stalled(4 * least - 1, 1e6 + 1e-8)
-
-
-@pytest.mark.slow
-def test_real_grams_against_libsvm(data):
-    from benchmarks.corpora import paper_tasks
-    from benchmarks.solver import compare_with_libsvm
-
-    task = paper_tasks(data)[0]
-    part = replace(task, train=task.train[::4], y_train=task.y_train[::4])
-    rows = compare_with_libsvm([part], select("cpu"), repeats=1)
-    assert len(rows) == 4
-    assert all(row["decisions that differ"] <= 1 for row in rows)
 
 
 @pytest.mark.parametrize("n", [2000, 4000])

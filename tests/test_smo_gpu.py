@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import chains, degenerate, gaussian, indefinite, judge, libsvm, solve_dual, svr
+from problems import ArrayRows, chains, degenerate, gaussian, indefinite, judge, libsvm, solve_dual, svr
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
@@ -17,20 +17,6 @@ pytestmark = pytest.mark.gpu
 
 def on_device(matrix):
     return DenseGram(devices.cupy().asarray(matrix))
-
-
-class DeviceRows:
-    """Kernel rows read from a matrix in device memory."""
-
-    def __init__(self, matrix):
-        self.matrix, self.n = devices.cupy().asarray(matrix), len(matrix)
-        self.device = devices.device_of(self.matrix)
-
-    def diag(self):
-        return self.matrix.diagonal().copy()
-
-    def rows(self, indices):
-        return self.matrix[indices]
 
 
 @pytest.mark.parametrize("n", [10, 1024, 1025, 3000])
@@ -113,7 +99,7 @@ def test_rows_on_demand(rows):
     n = 2000 if rows > 5 else 200
     rows = min(rows, n)
     matrix, y = gaussian(n)
-    gram = CachedGram(DeviceRows(matrix), needed_bytes(n, rows))
+    gram = CachedGram(ArrayRows(devices.cupy().asarray(matrix)), needed_bytes(n, rows))
     assert gram.capacity == rows
     solution = solve_dual(gram, svc(y, 10))
     assert solution.converged
@@ -229,7 +215,7 @@ def test_side_by_side_gives_the_bits_of_one_alone():
 
 def test_rows_on_demand_along_chains():
     matrix, problems, _ = chains(300)["regression, C"]
-    gram = CachedGram(DeviceRows(matrix), needed_bytes(300, 40))
+    gram = CachedGram(ArrayRows(devices.cupy().asarray(matrix)), needed_bytes(300, 40))
     many = solve_chains(gram, problems, Stopping(1e-5))
     for chain, solutions in zip(problems, many, strict=True):
         for dual, solution in zip(chain, solutions, strict=True):

@@ -21,9 +21,8 @@ import numpy as np
 import pytest
 from command import fails, report
 from loading import load
-from problems import stored_rows
+from problems import ArrayRows, stored_rows
 from test_gram import MATRIX, GramContract, N
-from test_smo import ArrayRows
 
 import textsvm
 from textsvm import (
