@@ -246,7 +246,7 @@ def test_it_imports_next_to_nothing(server):
 def test_completion_of_bash():
     """The line of the page has all options of the client."""
     page = (ROOT / "docs" / "mail.md").read_text("utf-8")
-    line = re.search(r"<!-- recipe: completion -->\n```sh\n(.*\n)```", page)[1]
+    line = re.search(r'```sh title="completion"\n(.*\n)```', page)[1]
     words = set(re.search('-W "(.*)"', line)[1].split())
     assert words == {
         "classify",

@@ -7,6 +7,7 @@ import shutil
 import smtplib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from mail_servers import HAM, ROOT, SPAM, VERSION, free_port, toy, until
-from test_mail_recipes import PAGE, needs, recipe
+from test_mail_recipes import PAGE, needs, recipe, with_filter
 from test_mail_servers import Next, connection_refused, crlf, listening
 
 pytestmark = pytest.mark.slow
@@ -157,6 +158,13 @@ def postfix(folder):
             found.run("stop")
 
 
+def settings_of(name):
+    """Lines of main.cf for what a recipe sets by postconf."""
+    found = re.findall(r"(?:-e |smtp/inet/)(\w+)=(\S+)", recipe(name))
+    assert found
+    return "".join(f"{setting} = {value}\n" for setting, value in found)
+
+
 def of(kept, subject):
     """The header of the message of a subject, and its lines of ours."""
     header = next(data for _, _, data in kept if b"Subject: " + subject in data).partition(b"\r\n\r\n")[0]
@@ -172,12 +180,12 @@ SAID = [b"X-Textsvm: Spam, score=0.998918, version=" + VERSION, b"X-Spam-Flag: Y
 def test_postfix_and_the_milter(folder, postfix):
     pytest.importorskip("kilter.service")
     server, kept = postfix
-    path = folder / "queue/textsvm/milter"
+    path, settings = folder / "queue/textsvm/milter", settings_of("postfix-milter")
     path.parent.mkdir()
     with toy(folder / "socket", f"milter={path}"):
         until(lambda: not connection_refused(str(path)))
         shutil.chown(path, group="postfix")
-        server.start(recipe("main.cf"))
+        server.start(settings)
         server.send(SPAM, HAM, FORGED)
         until(lambda: len(kept) == 3)
         assert of(kept, b"offer") == of(kept, b"forged") == SAID
@@ -214,7 +222,7 @@ def test_a_recipient_that_must_wait_doubles_no_mail(folder, postfix):
     later = "check_recipient_access,inline:{{later@example.org=450 later}},permit_mynetworks"
     again = ports(recipe("smtp/master.cf")).replace(" y ", " n ").replace("permit_mynetworks", later, 1)
     with toy(folder / "socket", f"smtp={port},127.0.0.1:{back}"):
-        server.start(ports(recipe("smtp/main.cf")), again)
+        server.start(ports(settings_of("postfix-smtp")), again)
         with smtplib.SMTP("127.0.0.1", server.port, timeout=20) as line:
             line.sendmail("a@example.net", ["b@example.org", "later@example.org"], crlf(SPAM))
 
@@ -285,9 +293,29 @@ class Machine:
         self.path(path).chmod(mode)
 
 
+#: Of ben's mails: where spam and ham are, and which of them are learnt at first.
+OLD_MAIL = {
+    "spam": [".Junk/cur/{}:2,"],
+    "ham": ["cur/{}:2,S", ".Archive.2025/cur/{}:2,RS", "cur/{}:2,F", "new/{}"],
+}
+
+
+def put_into_folders(machine):
+    """Put the sample corpus into the Maildir of ben, the ham into several folders in turn."""
+    maildir = machine.path("/home/ben/Maildir")
+    with tarfile.open(ROOT / "corpora/samples/mail.tar.gz") as archive:
+        members = [member for member in archive if member.isfile()]
+        for number, member in enumerate(sorted(members, key=lambda member: member.name)):
+            places = OLD_MAIL[member.name.partition("/")[0]]
+            path = maildir / places[number % len(places)].format(f"{number}.M1.mx")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(archive.extractfile(member).read())
+    machine.run("chown -R ben: /home/ben/Maildir; chmod 700 /home/ben/Maildir")
+
+
 @pytest.fixture
 def machine(folder):
-    """Debian with Postfix, Python, and a checkout of textsvm; anna has a mailbox."""
+    """Debian with Postfix, Python, and a checkout of textsvm; anna has a mailbox, and ben has old mail."""
     machine = Machine(folder)
     try:
         python = f"env PYTHONPATH={os.pathsep.join(path for path in sys.path if path)} {sys.executable}"
@@ -301,18 +329,17 @@ def machine(folder):
             "cd /opt; mv textsvm.sh textsvm/bin/textsvm; mv client.sh textsvm/bin/textsvm-mail-client; cd /",
         ).replace("python3 -m venv", "python3 -m venv --without-pip")  # fmt: skip
         machine.write("/usr/local/sbin/systemctl", (ROOT / "tests/units.py").read_text(), 0o755)
-        machine.run(f"mkdir /srv/mail; tar -xzf {ROOT}/corpora/samples/mail.tar.gz -C /srv/mail; {steps}")
-        for name in ("spam", "ham"):
-            found = machine.run(f"find /srv/mail -type d -name {name} | head -1").strip()
-            machine.run(f"[ {found} = /srv/mail/{name} ] || mv {found} /srv/mail/{name}")
-        machine.run("chmod -R a+rX /srv/mail; adduser --quiet --disabled-password --gecos '' anna")
+        machine.run(steps)
+        for name in ("anna", "ben"):
+            machine.run(f"adduser --quiet --disabled-password --gecos '' {name}")
+        put_into_folders(machine)
         settings = ["maillog_file=/var/log/mail.log", "mailbox_command=", "home_mailbox=Maildir/"]
         settings += ["mydestination=example.org", "inet_protocols=ipv4", "maximal_backoff_time=2s"]
         settings += ["minimal_backoff_time=1s", "queue_run_delay=1s", "alias_maps="]
         machine.run("".join(f"postconf -e {setting}\n" for setting in settings))
         for kind in ("socket", "service"):
             machine.write(f"/etc/systemd/system/textsvm-mail.{kind}", recipe(f"system/textsvm-mail.{kind}"))
-        machine.run(recipe("whole-machine"))
+        machine.run(recipe("whole-machine") + recipe("first-training"))
         yield machine
     finally:
         machine.end()
@@ -353,31 +380,22 @@ def header_of(number):
     return HEADERS[number % len(HEADERS)].replace(b"{}", b"%d" % number)
 
 
-def replace_line(text, begin, new):
-    """A configuration with the line that begins so replaced."""
-    lines = [new.rstrip("\n") if line.startswith(begin) else line for line in text.splitlines()]
-    assert new.rstrip("\n") in lines
-    return "\n".join(lines) + "\n"
-
-
 def by_milter(machine):
-    machine.run(
-        "cat >> /etc/postfix/main.cf <<'END'\n" + recipe("main.cf") + "END\n" + recipe("postfix-milter")
-    )
+    machine.run(recipe("postfix-milter"))
+
+
+def append(machine, path, *names):
+    with machine.path(path).open("a") as stream:
+        stream.write("".join(map(recipe, names)))
 
 
 def by_smtp(machine):
-    machine.run("cat >> /etc/postfix/main.cf <<'END'\n" + recipe("smtp/main.cf") + "END\n")
-    machine.run("cat >> /etc/postfix/master.cf <<'END'\n" + recipe("smtp/master.cf") + "END\n")
+    append(machine, "/etc/postfix/master.cf", "smtp/master.cf")
     machine.run(recipe("postfix-smtp"))
 
 
 def by_script(machine):
-    master = machine.path("/etc/postfix/master.cf").read_text()
-    line = next(line for line in master.splitlines() if line.startswith("smtp ") and "inet" in line)
-    machine.write(
-        "/etc/postfix/master.cf", replace_line(master, line, recipe("master.cf")) + recipe("smtp/master.cf")
-    )
+    append(machine, "/etc/postfix/master.cf", "smtp/master.cf", "master.cf")
     machine.write("/usr/local/bin/textsvm-filter", recipe("postfix"), 0o755)
     machine.run(recipe("postfix-script"))
 
@@ -398,12 +416,13 @@ def by_maildrop(machine):
     machine.run(recipe("postfix-maildrop") + "systemctl restart postfix.service")
 
 
-def by_dovecot(machine):
+def start_dovecot(machine):
     version = machine.run("dovecot --version")
-    settings = recipe("dovecot" if version.startswith("2.3") else "dovecot-2.4")
-    machine.write("/etc/dovecot/conf.d/95-textsvm.conf", settings)
+    suffix = "" if version.startswith("2.3") else "-2.4"
+    machine.write("/etc/dovecot/conf.d/94-maildir.conf", recipe(f"maildir{suffix}"))
+    machine.write("/etc/dovecot/conf.d/95-textsvm.conf", recipe(f"dovecot{suffix}"))
     machine.path("/etc/dovecot/textsvm").mkdir()
-    for name in ("sort.sieve", "learn-spam.sieve", "textsvm-classify", "textsvm-learn"):
+    for name in ("sort.sieve", "learn-spam.sieve", "textsvm-learn"):
         machine.write(f"/etc/dovecot/textsvm/{name}", recipe(name))
     # A certificate is made at the installation, for the true name of the machine.
     machine.run("sed -i '/^ssl_.*=/d; s/^ssl = .*/ssl = no/' /etc/dovecot/conf.d/10-ssl.conf")
@@ -412,8 +431,16 @@ def by_dovecot(machine):
 
 
 def by_lmtp(machine):
-    by_dovecot(machine)
+    start_dovecot(machine)
     machine.run(recipe("postfix-lmtp"))
+
+
+def by_dovecot(machine):
+    """Sieve asks the filter."""
+    start_dovecot(machine)
+    machine.write("/etc/dovecot/textsvm/sort.sieve", with_filter(recipe("sort.sieve")))
+    machine.write("/etc/dovecot/textsvm/textsvm-classify", recipe("textsvm-classify"))
+    machine.run(recipe("dovecot-filter"))
 
 
 #: A milter has gone that had the header of a message.
@@ -501,6 +528,7 @@ def test_a_new_machine_filters(way, machine, folder):
     for number, data in zip(numbers, anna.mails(), strict=True):
         assert b"\n" + header_of(number) + b"\n" in data
     stop_and_learn(way, machine, folder, anna)
+    check_and_remove(way, machine, folder, anna)
 
 
 def stop_and_learn(way, machine, folder, anna):
@@ -523,6 +551,61 @@ def stop_and_learn(way, machine, folder, anna):
     ask = f"textsvm-mail-client -t --store /var/lib/textsvm {folder}/mails/1"
     assert machine.run(f"{ask} || true").startswith("S ")
     until(lambda: anna.delivered() and len(anna.mails()) == n + 1, 60)
+
+
+def check_and_remove(way, machine, folder, anna):
+    """The check of the page finds marked mail; afterwards nothing of the filter is left, and mail comes."""
+    shown = machine.run(recipe("check"))
+    assert re.search(r"^/home/anna/Maildir/.*X-Textsvm: Spam, ", shown, re.MULTILINE)
+    n_spam, n_ham = map(int, re.search(r"(\d+) spam, (\d+) ham", shown).groups())
+    maildir = machine.path("/home/ben/Maildir")
+    n_read = len([*maildir.rglob("*:2,*S")])
+    assert (n_spam - 1, n_ham) == (len([*maildir.glob(".Junk/cur/*")]), n_read)  # one was learnt meanwhile
+    machine.run((recipe("remove-dovecot") if way in (by_lmtp, by_dovecot) else "") + recipe("remove"))
+    left = machine.run(
+        "find /etc /opt /usr/local /var/lib /var/spool/postfix/textsvm -name '*textsvm*' || true; "
+        "postconf -n; postconf -P; postconf -M; getent passwd"
+    ).lower()
+    assert "textsvm" not in left.replace(str(folder), "")
+    n = len(anna.mails())
+    if way is by_maildrop:
+        machine.run("postconf -X mailbox_command; systemctl restart postfix.service")
+    machine.run(f"swaks --silent 2 --server 127.0.0.1 --to anna@example.org --data @{folder}/mails/0")
+    until(lambda: anna.delivered() and len(anna.mails()) == n + 1, 60)
+
+
+@as_root
+@needs_postfix
+@pytest.mark.parametrize("way", [by_milter, by_smtp, by_script])
+def test_outgoing_mail_and_aliases(way, machine, folder):
+    """Mail of users is not filtered, and aliases and copies of all mail apply once."""
+    pytest.importorskip("aiosmtpd")
+    if way is by_milter:
+        pytest.importorskip("kilter.service")
+    way(machine)
+    # Debian's master.cf has the line as a comment.
+    machine.run("sed -i 's/^#submission inet /submission inet /' /etc/postfix/master.cf")
+    machine.write("/etc/postfix/virtual", "team@example.org anna@example.org\n")
+    settings = "always_bcc=ben@example.org myorigin=example.org virtual_alias_maps=hash:/etc/postfix/virtual"
+    machine.run(f"postmap /etc/postfix/virtual; postconf -e {settings}; systemctl restart postfix.service")
+    anna = Anna(machine)
+    (folder / "mail").write_bytes(HAM)
+    send = f"swaks --silent 2 --from ben@example.org --to team@example.org --data @{folder}/mail"
+    machine.run(f"{send} --server 127.0.0.1:587")
+    until(anna.mails)
+    assert b"X-Textsvm" not in anna.mails()[0]
+    machine.run(f"/usr/sbin/sendmail team@example.org < {folder}/mail")
+    until(lambda: len(anna.mails()) == 2)
+    assert not any(b"X-Textsvm" in data for data in anna.mails())
+    machine.run(f"{send} --server 127.0.0.1:25")
+    until(lambda: anna.delivered() and len(anna.mails()) == 3)
+    assert sum(b"X-Textsvm" in data for data in anna.mails()) == 1
+    copies = [
+        path
+        for path in machine.path("/home/ben/Maildir/new").iterdir()
+        if HAM.splitlines()[-1] in path.read_bytes()
+    ]
+    assert len(copies) == 3
 
 
 @as_root
@@ -573,8 +656,7 @@ mail.logout()
 @needs("sievec")
 def test_a_new_machine_learns_from_moves(machine, folder):
     """Into Junk and out of it by IMAP, also while the server is down, and not from Junk into Trash."""
-    machine.run("adduser --quiet anna textsvm")
-    by_dovecot(machine)
+    by_lmtp(machine)
     anna = Anna(machine)
     (folder / "move.py").write_text(MOVE)
     (folder / "mail").write_bytes(b"Subject: minutes\nMessage-ID: <1@example.net>\n\nWho knows.\n")

@@ -26,7 +26,7 @@ DECIDED = b"X-Textsvm: Spam, score=0.998918, version=" + VERSION + b"\nX-Spam-Fl
 
 def recipe(name):
     """A block of the page."""
-    return re.search(rf"<!-- recipe: {re.escape(name)} -->\n```\w*\n(.*?)```", PAGE, re.DOTALL)[1]
+    return re.search(rf'```\w+ title="{re.escape(name)}"\n(.*?)```', PAGE, re.DOTALL)[1]
 
 
 def needs(program):
@@ -121,10 +121,15 @@ def procmail(home, data):
 @needs("systemd-analyze")
 def test_systemd_units(down):
     """systemd finds nothing to complain of."""
-    for name in ("textsvm-mail.socket", "textsvm-mail.service"):
-        text = recipe(name).replace("%h/.local/bin/textsvm", str(down.bin / "textsvm-mail-client"))
-        (down.path / name).write_text(text)
-    names = [str(down.path / name) for name in ("textsvm-mail.socket", "textsvm-mail.service")]
+    (down.path / "packaging").symlink_to(ROOT / "packaging")
+    down.script("textsvm", "")
+    down.script("systemctl", "")
+    down.script("loginctl", "")
+    found = down.run("sh", "-ec", recipe("user-units"))
+    assert (found.returncode, found.stderr) == (0, b"")
+    units = down.path / ".config/systemd/user"
+    assert f"ExecStart={down.bin}/textsvm mail serve\n" in (units / "textsvm-mail.service").read_text()
+    names = [str(units / name) for name in ("textsvm-mail.socket", "textsvm-mail.service")]
     found = down.run("systemd-analyze", "verify", "--user", *names, XDG_RUNTIME_DIR=str(down.path))
     lines = (found.stdout + found.stderr).decode().splitlines()
     assert [line for line in lines if "textsvm-mail" in line] == []
@@ -133,7 +138,7 @@ def test_systemd_units(down):
 def test_units_have_memory_for_the_connections_of_postfix():
     """20 mails of 30 MB at once take 1.3 GB."""
     package = (ROOT / "packaging/debian/textsvm-mail.service").read_text(encoding="utf-8")
-    for unit in (package, recipe("textsvm-mail.service"), recipe("system/textsvm-mail.service")):
+    for unit in (package, recipe("system/textsvm-mail.service")):
         assert int(re.search(r"^MemoryMax=(\d+)G$", unit, re.MULTILINE)[1]) * 2**30 > 1.3e9
 
 
@@ -274,13 +279,20 @@ def test_postfix_script_without_a_server_has_postfix_keep_the_mail(down):
 # Dovecot
 
 
+def with_filter(script):
+    """sort.sieve with the line that asks the filter, where the page puts it."""
+    line = re.search(r"Put `(filter [^`]+)` behind the line `require`", PAGE.replace("\n", " "))[1]
+    require, rest = script.split("\n", 1)
+    assert require.startswith("require ")
+    return f"{require}\n{line}\n{rest}"
+
+
 def dovecot_folder(home):
     """What is in /etc/dovecot/textsvm."""
     for name in ("textsvm-classify", "textsvm-learn"):
         text = recipe(name).replace("/usr/local/bin", str(home.bin)).replace("sg textsvm", "sh")
         home.script(name, text.replace("/var/lib/textsvm", str(home.socket.parent)))
-    rules, end = recipe("sort.sieve").rsplit("}", 1)
-    (home.bin / "sort.sieve").write_text(rules + recipe("sieve-categories") + "}" + end)
+    (home.bin / "sort.sieve").write_text(with_filter(recipe("sort.sieve") + recipe("sieve-categories")))
     learn = recipe("learn-spam.sieve")
     (home.bin / "learn-spam.sieve").write_text(learn)
     (home.bin / "learn-ham.sieve").write_text(learn.replace('"spam"', '"ham"'))

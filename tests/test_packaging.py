@@ -56,13 +56,6 @@ def test_the_debian_package_has_the_version_and_the_commands():
     assert sorted(links) == sorted([*commands, *pages[1:], pages[0]])
 
 
-@pytest.mark.parametrize("name", ["textsvm-mail.socket", "textsvm-mail.service"])
-def test_the_debian_units_are_those_of_the_documentation(name):
-    page = (ROOT / "docs" / "mail.md").read_text("utf-8")
-    recipe = re.search(rf"<!-- recipe: {name} -->\n```ini\n(.*?)```", page, re.DOTALL)[1]
-    assert (DEBIAN / name).read_text("utf-8") == recipe.replace("%h/.local/bin/", "/usr/bin/")
-
-
 def test_messages_name_packages_that_can_be_installed():
     package = Path(textsvm.__file__).parent
     for path in package.rglob("*.py"):

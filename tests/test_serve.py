@@ -93,7 +93,7 @@ needs_promtool = pytest.mark.skipif(
 
 def recipe(name):
     """A block of the page."""
-    return re.search(rf"<!-- recipe: {re.escape(name)} -->\n```\w*\n(.*?)```", PAGE, re.DOTALL)[1]
+    return re.search(rf'```\w+ title="{re.escape(name)}"\n(.*?)```', PAGE, re.DOTALL)[1]
 
 
 def section(title):

@@ -54,8 +54,8 @@ def test_the_man_page_names_every_command_and_option(manual):
 
 #: Options of other programs that pages name.
 FOREIGN = {
-    "--create-home", "--group", "--home", "--no-cache-dir", "--no-deps", "--now", "--nthreads", "--nworkers",
-    "--read-only", "--rm", "--system", "--user",
+    "--create-home", "--data", "--group", "--home", "--no-cache-dir", "--no-deps", "--now", "--nthreads",
+    "--nworkers", "--read-only", "--rm", "--server", "--system", "--to", "--upgrade", "--user",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@
     systemctl enable --now NAME.socket NAME.service
     systemctl daemon-reload
     systemctl restart|stop NAME.service
+    systemctl disable --now NAME.socket NAME.service
 
 A process for each socket keeps it while its service ends and starts again, as systemd does. The service is
 started as its user, with the socket, and is ready when it says so; it is started again if it fails. Postfix
@@ -120,7 +121,7 @@ def control(name, number):
 def main(verb, *names):
     if verb == "daemon-reload":
         return
-    assert verb in ("enable", "restart", "stop"), verb
+    assert verb in ("enable", "restart", "stop", "disable"), verb
     for name in names:
         if name == "postfix.service":
             subprocess.run(["postfix", "stop"], capture_output=True)
@@ -129,7 +130,12 @@ def main(verb, *names):
             subprocess.run(["doveadm", "stop"], capture_output=True)
             subprocess.run(["dovecot"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         elif name.endswith(".service"):
-            control(name.removesuffix(".service"), signal.SIGTERM if verb == "stop" else signal.SIGHUP)
+            control(
+                name.removesuffix(".service"),
+                signal.SIGTERM if verb in ("stop", "disable") else signal.SIGHUP,
+            )
+        if verb == "disable" and name.endswith(".service"):
+            os.kill(int((RUN / f"{name.removesuffix('.service')}.pid").read_text()), signal.SIGKILL)
 
 
 if __name__ == "__main__":

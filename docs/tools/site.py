@@ -19,7 +19,10 @@ import notebooks
 ROOT = notebooks.ROOT
 
 #: Files outside docs/ that are pages or pictures of the site, with the same paths.
-OUTSIDE = ("reports/**/*.md", "reports/**/*.svg", "reports/**/*.png", "CHANGELOG.md", "CONTRIBUTING.md")
+OUTSIDE = (
+    "reports/**/*.md", "reports/**/*.svg", "reports/**/*.png", "CHANGELOG.md", "CONTRIBUTING.md",
+    "wheels/encoder_*/README.md",
+)  # fmt: skip
 
 #: Pages of the site without a file in the repository, by the file or folder that holds their content there.
 GENERATED = {"docs/textsvm.1": "docs/commands.md", "examples": "docs/examples.md"}
