@@ -26,8 +26,8 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, cupy, select, synchronize
 from textsvm.solvers import crammer_singer
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.solution import Solution, Stopping
+from textsvm.solvers.solve import solve_chains
 from textsvm.text.documents import encode
 
 Values = NDArray[np.float32]

@@ -149,7 +149,7 @@ class Parts:
         c = np.arange(1 + int(counts.counts.max(initial=1)))
         of = {"B": c > 0, "R": np.sqrt(c), "M": c / (c + 1)}.get(name, 1 + np.log(np.maximum(c, 1)))
         values = np.asarray(of, np.float32)[counts.counts]
-        shared = SharedFeatures.of(Sparse(counts.indptr, counts.features, values, len(df)), counted.df)
+        shared = SharedFeatures.of([Sparse(counts.indptr, counts.features, values, len(df))], counted.df)
         single = counted._single
 
         def weighed(table: Floats) -> FeatureRows:

@@ -28,7 +28,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from benchmarks.corpora import Prompt, essay_prompts
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.gram.shared import grams
+from textsvm.gram.build import grams
 from textsvm.kernels import Spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.model.settings import RegressionSettings

@@ -31,8 +31,8 @@ from textsvm.gram.base import DenseGram
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.runtime.device import SHIPPED, cupy, select, synchronize
 from textsvm.solvers import dual
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve_chains
 from textsvm.text.documents import Documents, encode
 
 #: Accuracy of the test parts of Table 3 may differ so much from LIBSVM's, in percent (3 texts of 1,210).

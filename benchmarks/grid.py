@@ -24,10 +24,9 @@ from textsvm.gram.base import DenseGram, Gram
 from textsvm.kernels import GapWeighted
 from textsvm.readers.read import read_corpus
 from textsvm.runtime.device import select, to_host
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import svc
 from textsvm.solvers.problems import Classification, Machines, decision_values
-from textsvm.solvers.solve import solve
+from textsvm.solvers.solve import solve, solve_chains
 from textsvm.text.documents import encode, normalise
 
 N, FOLDS = 10_000, 10

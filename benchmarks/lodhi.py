@@ -26,7 +26,7 @@ from sklearn.metrics import f1_score
 from benchmarks.corpora import REUTERS
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.plots import lines
-from textsvm.gram.shared import grams
+from textsvm.gram.build import grams
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.readers.corpus import Corpus

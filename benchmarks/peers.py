@@ -30,9 +30,8 @@ from textsvm.kernels.spelling import spell
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
 from textsvm.solvers import dual, problems
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.problems import decision_values
-from textsvm.solvers.solve import solve
+from textsvm.solvers.solve import solve, solve_chains
 from textsvm.text.documents import encode
 
 Matrix = NDArray[np.floating]

@@ -20,9 +20,9 @@ from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device, select, to_host
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
 from textsvm.solvers.solution import Solution, Stopping
+from textsvm.solvers.solve import solve_chains
 from textsvm.text.documents import encode
 
 KERNELS: dict[str, Kernel] = {

@@ -9,8 +9,8 @@ from textsvm.gram.store import Store
 from textsvm.gram.stored import StoredRows
 from textsvm.runtime.device import device_of
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve_chains
 
 
 class ArrayRows:

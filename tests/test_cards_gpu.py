@@ -12,8 +12,8 @@ from sklearn.base import clone
 from textsvm import SVC, SVR, Compute, EditDistance, GapWeighted, OneClassSVM, Product, Spectrum, Sum
 from textsvm.gram import cards as cards_module
 from textsvm.gram.base import DenseGram
+from textsvm.gram.build import grams
 from textsvm.gram.cards import ShardedGram, sharded_gram, spread
-from textsvm.gram.shared import grams
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import cupy, join_cards, select, use
 from textsvm.selection.cross_validation import cross_validate

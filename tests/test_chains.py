@@ -13,9 +13,9 @@ from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import parallel
 from textsvm.solvers import cuda_queue, smo
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import divide, solve_chains
 from textsvm.solvers.dual import one_class, svc, svr
 from textsvm.solvers.solution import Stopping, bounds, warm_start
+from textsvm.solvers.solve import divide, solve_chains
 
 
 def value(matrix, dual, coef):

@@ -26,8 +26,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.gram.build import gram_of_rows
-from textsvm.gram.shared import grams
+from textsvm.gram.build import gram_of_rows, grams
 from textsvm.kernels.spectrum import kernel as spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.runtime.device import select

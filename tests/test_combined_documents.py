@@ -23,7 +23,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.gram.shared import grams
+from textsvm.gram.build import grams
 from textsvm.kernels import inputs
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.spectrum import kernel as spectrum

@@ -10,8 +10,8 @@ from textsvm.gram.base import DenseGram
 from textsvm.runtime import device as devices
 from textsvm.solvers import crammer_singer_cuda, cuda_queue
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve_chains
 
 pytestmark = pytest.mark.gpu
 

@@ -156,11 +156,9 @@ def test_shared_features_come_commonest_first(seed):
     x = Sparse(given_.indptr.astype(np.int64), given_.indices.astype(np.int32),
                rng.integers(1, 5, given_.nnz).astype(np.float32), 20)  # fmt: skip
     df = np.bincount(x.features, minlength=20)
-    whole = SharedFeatures.of(x, df)
+    whole = SharedFeatures.of([x], df)
     number = np.flatnonzero(df > 1)
     np.testing.assert_array_equal(whole.number, number[np.argsort(-df[number], kind="stable")])
     halves = (x.take(np.arange(first, first + 15)) for first in (15, 0))
-    for mine, theirs in zip(
-        vars(SharedFeatures.of_slabs(halves, df)).values(), vars(whole).values(), strict=True
-    ):
+    for mine, theirs in zip(vars(SharedFeatures.of(halves, df)).values(), vars(whole).values(), strict=True):
         np.testing.assert_array_equal(mine, theirs)

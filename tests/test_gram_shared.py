@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram
-from textsvm.gram.shared import grams
+from textsvm.gram.build import grams
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.gap import kernel as gap

@@ -14,7 +14,7 @@ from textsvm.cli.machines import options_of
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
-from textsvm.gram.shared import grams
+from textsvm.gram.build import grams
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Ability, Kernel
 from textsvm.kernels.contract import Cost, HostRows, Sharing

@@ -33,7 +33,7 @@ from textsvm import (
 )
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
-from textsvm.gram.shared import grams
+from textsvm.gram.build import grams
 from textsvm.kernels.combined.on import Standard
 from textsvm.kernels.combined.table import Numbers
 from textsvm.kernels.resolve import as_kernel

@@ -23,7 +23,7 @@ from textsvm import (
 )
 from textsvm.gram import store as stores
 from textsvm.gram.base import needed_bytes
-from textsvm.gram.shared import grams
+from textsvm.gram.build import grams
 from textsvm.gram.store import GramRequest
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel

@@ -12,11 +12,11 @@ from problems import ArrayRows, degenerate, gaussian, indefinite, judge, libsvm,
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.solvers import smo, smo_loop
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
 from textsvm.solvers.smo import Run
 from textsvm.solvers.smo_loop import DECREASE
 from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve_chains
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import device as devices
 from textsvm.solvers import cuda_queue, smo_cuda
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
 from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve_chains
 
 pytestmark = pytest.mark.gpu
 

@@ -17,9 +17,9 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.solvers import cuda_queue, smo_cuda
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import svc
 from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve_chains
 
 pytestmark = pytest.mark.gpu
 

@@ -12,9 +12,9 @@ from benchmarks.random_problems import GRAMS, PROBLEMS, random_problem
 from textsvm.gram.base import DenseGram
 from textsvm.solvers import crammer_singer as multiclass
 from textsvm.solvers import problems
-from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import crammer_singer, svc
 from textsvm.solvers.solution import Stopping, assess
+from textsvm.solvers.solve import solve_chains
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from textsvm.linalg.sparse_vectors_cuda import Sparsity, choose
+from textsvm.kernels.vectors.cuda import Sparsity, choose
 
 ROOM = 40 << 30
 #: Sets, with what an H200 took for their whole Gaussian matrix by columns, ms, at the share of vectors that

@@ -7,10 +7,11 @@ from scipy.sparse import csr_matrix, vstack
 
 from textsvm.errors import InputError
 from textsvm.gram.build import gram_of_rows
+from textsvm.kernels.vectors import cuda as vector_rows
+from textsvm.kernels.vectors.cuda import SparseColumns, sparse_columns, upload
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
-from textsvm.linalg import products_cuda, sparse_vectors_cuda
+from textsvm.linalg import products_cuda
 from textsvm.linalg.sparse_cuda import Finish
-from textsvm.linalg.sparse_vectors_cuda import SparseColumns, sparse_columns, upload
 from textsvm.linalg.vectors import Vectors
 from textsvm.linalg.vectors_cuda import DigitColumns
 from textsvm.runtime import device as devices
@@ -129,7 +130,7 @@ KINDS = {"one": 1, "whole": 100, "real": 0}
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 @pytest.mark.parametrize("whole", KINDS.values(), ids=KINDS)
 def test_vectors_that_are_made_dense(kernel, whole, device, monkeypatch):
-    monkeypatch.setattr(sparse_vectors_cuda, "choose", lambda sparsity: ("digits", "dense"))
+    monkeypatch.setattr(vector_rows, "choose", lambda sparsity: ("digits", "dense"))
     x, others = sparse(500, 70, whole=whole), sparse(80, 70, seed=1, whole=whole)
     rows = kernel.rows(Vectors(x), device)
     assert isinstance(rows.columns, DigitColumns if kernel.function.name else SparseColumns)
@@ -154,8 +155,8 @@ def test_digits_of_sparse_vectors_are_those_of_dense_ones(device):
 
 @pytest.mark.parametrize("room", [1 << 40, 0])
 def test_the_rule_decides_and_the_gram_says_so(room, device, monkeypatch):
-    monkeypatch.setattr(sparse_vectors_cuda.gpu, "free_memory", lambda *_: room)
-    monkeypatch.setattr(sparse_vectors_cuda.gpu, "require_memory", lambda *_: None)
+    monkeypatch.setattr(vector_rows.gpu, "free_memory", lambda *_: room)
+    monkeypatch.setattr(vector_rows.gpu, "require_memory", lambda *_: None)
     x, kernel = sparse(500, 300), Gaussian(0.1)
     rows = kernel.rows(Vectors(x), device)
     assert isinstance(rows.columns, DigitColumns) == bool(room)

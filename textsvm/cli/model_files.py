@@ -27,7 +27,7 @@ from textsvm.readers.corpus import DECIMAL, FIRST_INDEX, VECTORS, Corpus
 from textsvm.readers.statistics import label_counts
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress
-from textsvm.sources.first_prediction import FirstPrediction
+from textsvm.sources.base import FirstPrediction
 
 AnySettings: TypeAlias = Settings | CalibrationSettings  #: Settings of a training, also with calibration.
 ONLINE, ONE_CLASS = "OnlineSVC", "OneClassSVM"

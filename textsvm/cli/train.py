@@ -15,7 +15,7 @@ from textsvm.cli.output import MODEL, Force, Output
 if TYPE_CHECKING:
     from textsvm.cli.model_files import AnySettings
     from textsvm.model.settings import Settings
-    from textsvm.sources.first_prediction import FirstPrediction
+    from textsvm.sources.base import FirstPrediction
 
 Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
 

@@ -235,7 +235,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
 def _twin(device: Device) -> Any:
     """Module that builds matrices on a device."""
     if device.kind == "cuda":
-        from textsvm.kernels.spectrum import feature_matrix_cuda
+        from textsvm.kernels.spectrum import cuda
 
-        return feature_matrix_cuda
+        return cuda
     return host

@@ -13,7 +13,7 @@ product. Kernels are normalised by default, and so are their sums and products: 
 a sum are the features of its terms side by side, times sqrt(w_i), so decisions and attributions are sums over
 the terms. Parts may read different views of a text.
 
-`combined/rows.py` computes rows of sums and products; gram/shared.py shares the Grams of terms in a grid.
+`combined/rows.py` computes rows of sums and products; gram/build.py shares the Grams of terms in a grid.
 """
 
 from __future__ import annotations

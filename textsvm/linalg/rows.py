@@ -53,16 +53,12 @@ class SharedFeatures:
     alone: Floats  #: shape (n,): Sum of squares of the features that only this document has
 
     @classmethod
-    def of(cls, x: Sparse, df: Ints) -> SharedFeatures:
-        """From feature rows and the document frequency of each feature."""
-        number, target = _numbered(df)
-        shared = x.select(target, len(number))
-        return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
-
-    @classmethod
-    def of_slabs(cls, slabs: Iterable[Sparse], df: Ints) -> SharedFeatures:
-        """`of` the rows of all slabs, the last rows first, of which only one is in memory."""
-        number, target = _numbered(df)
+    def of(cls, slabs: Iterable[Sparse], df: Ints) -> SharedFeatures:
+        """From slabs of rows, the last first (one is in memory), and the frequency of each feature."""
+        shared_features = np.flatnonzero(df > 1)
+        number = shared_features[np.argsort(-df[shared_features], kind="stable")]
+        target = np.full(len(df), -1, index_type(len(df)))
+        target[number] = np.arange(len(number))
         begin = size = int(df[number].sum())
         features, values = empty(size, index_type(len(number))), empty(size, np.float32)
         indptr, alone = [np.array([size])], [np.empty(0)]
@@ -200,15 +196,6 @@ def _compare(arrays, compared, row, pairs, least, begin, stop):
         for k in range(indptr[i], indptr[i + 1]):
             row[features[k]] = 0
     return n
-
-
-def _numbered(df: Ints) -> tuple[Ints, SignedInts]:
-    """Shared features by decreasing frequency, and the position of every feature among them, or -1."""
-    shared = np.flatnonzero(df > 1)
-    number = shared[np.argsort(-df[shared], kind="stable")]
-    target = np.full(len(df), -1, index_type(len(df)))
-    target[number] = np.arange(len(number))
-    return number, target
 
 
 @njit(nogil=True, cache=True)

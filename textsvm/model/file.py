@@ -55,9 +55,8 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import MappedFile, replacing
 from textsvm.runtime.plain_json import to_json, unambiguous_json
-from textsvm.sources.base import INDEX, Source, Support, csr_of
+from textsvm.sources.base import INDEX, FirstPrediction, Source, Support, csr_of
 from textsvm.sources.copies import MOST_DIGESTS
-from textsvm.sources.first_prediction import FirstPrediction
 from textsvm.text.pieces import Pieces
 from textsvm.version import __version__
 

@@ -11,8 +11,8 @@ from sklearn.model_selection import ParameterGrid
 
 from textsvm.errors import InputError
 from textsvm.gram.base import allowed_bytes
+from textsvm.gram.build import grams
 from textsvm.gram.plan import Case
-from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.model.settings import Settings, is_default

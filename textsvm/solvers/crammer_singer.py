@@ -35,7 +35,7 @@ rows of m float32 values and costs w m c, the larger part of the time of a large
 classes: with 26 of them (letter), 10 have a coefficient at a support vector.
 
 Rounds run in one thread; columns of the gradients are spread in strips over all cores, or stay in the thread
-of the chain when chains run side by side (`textsvm.solvers.chains`): the bits are the same. Arrays over
+of the chain when chains run side by side (`textsvm.solvers.solve`): the bits are the same. Arrays over
 classes and examples have the shape (k, ..): a pass over the examples of one class is then a pass over
 adjacent values, which LLVM vectorises.
 

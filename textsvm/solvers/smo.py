@@ -30,7 +30,7 @@ max |K| steps if rounding of b is the same in each step. If that is more than 0.
 short of tol, F is computed anew from b, and optimality is judged by the new F; the run continues if it is not
 reached. A warm start multiplies F, and the error of F too.
 
-Chains that run side by side (`textsvm.solvers.chains`) share only the buffer of a dense Gram. A problem on
+Chains that run side by side (`textsvm.solvers.solve`) share only the buffer of a dense Gram. A problem on
 some of the rows (a fold, two classes) reads their columns from a tile, and takes as long as a problem on a
 Gram of its own.
 

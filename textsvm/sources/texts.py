@@ -25,8 +25,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.device import Device
 from textsvm.runtime.memory import LEAST_BOUND, bounded, free, trim
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
-from textsvm.sources.base import INDEX, KernelSource, Source, Support, check_offsets
-from textsvm.sources.first_prediction import FirstPrediction
+from textsvm.sources.base import INDEX, FirstPrediction, KernelSource, Source, Support, check_offsets
 from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.encoding import code_type
 from textsvm.text.normal_form import NORMALISATIONS

@@ -20,8 +20,8 @@ import numpy as np
 from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.errors import TooMuchWork
 from textsvm.gram.base import DenseGram, FeatureProducts, Gram
+from textsvm.gram.build import TermGrams
 from textsvm.gram.plan import GRAM, Plan
-from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import COUNT
 from textsvm.model.settings import Fold, Settings

@@ -158,14 +158,8 @@ class SubsequencePredictor(FeaturePredictor):
         codes, rows = np.stack(features.strings(), axis=1), np.ones(features.size, np.int64)
         weights, span = self.dense_weights(), int(patterns.spans[-1])
         table = FeatureTable(patterns.offsets, span, values, 1, codes, None, rows, weights)
-        alone, alone_values = normalisation.featureless_of(self.columns, self.coef, examples)
-        unit = float(kernel.decay) ** int(kernel.p)
-        return [
-            FeatureTerm(
-                kernel, kernel.structure.view, examples.alphabet, "count", kernel.normalised, [table],
-                scale=unit, featureless=alone, featureless_values=alone_values,
-            )
-        ]  # fmt: skip
+        unit, machines = float(kernel.decay) ** int(kernel.p), (kernel, self.columns, self.coef, examples)
+        return [normalisation.feature_term(*machines, count="count", tables=[table], scale=unit)]
 
 
 @dataclass(repr=False, eq=False)
@@ -238,7 +232,7 @@ class CountedSubsequences:
     def __init__(self, kernel: BoundedGap, documents: Documents) -> None:
         self.documents = documents
         _, x = subsequences.count(documents, kernel.patterns, kernel.decay)
-        self.shared = SharedFeatures.of(x, x.frequencies())
+        self.shared = SharedFeatures.of([x], x.frequencies())
 
     def rows(self, kernel: BoundedGap, train: Ints) -> FeatureRows:
         """All documents as rows of features."""

@@ -151,7 +151,7 @@ class CountedPatterns:
         windows, parts = windows_of(documents, kernel.g, kernel.canonical), []
         for mask in kernel.masks:
             x = HostGapped.represent(kernel, windows, mask).x
-            parts.append(SharedFeatures.of(x, x.frequencies()).weighed(None, 1.0, False))
+            parts.append(SharedFeatures.of([x], x.frequencies()).weighed(None, 1.0, False))
         return cls(documents, side_by_side(parts, [mask.times for mask in kernel.masks]))
 
     def rows(self, kernel: GappedKmers, train: Ints) -> FeatureRows:

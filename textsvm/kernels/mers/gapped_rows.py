@@ -35,7 +35,7 @@ from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsP
 from textsvm.kernels.mers.windows import LETTERS, UNKNOWN, Mask, MaskedWindows, Windows, strands, windows_of
 from textsvm.kernels.shared.counting import count_ids, weigh
 from textsvm.kernels.shared.feature_rows import ComparedRows
-from textsvm.kernels.shared.normalisation import Normalisation, featureless_of, finished_gram
+from textsvm.kernels.shared.normalisation import Normalisation, feature_term, finished_gram
 from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex
 from textsvm.linalg.sparse import Counts, Sparse, grid_unit, run_on_ranges
 from textsvm.runtime import device as devices
@@ -181,13 +181,8 @@ class GappedPredictor:
             ones = np.ones(len(codes), np.int64)
             rest = (mask.times, codes, None, ones, weights)
             tables.append(FeatureTable(positions, int(kernel.g), np.ones(1), *rest))
-        alone, values = featureless_of(self.columns, self.coef, examples)
-        return [
-            FeatureTerm(
-                kernel, kernel.structure.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
-                featureless=alone, featureless_values=values,
-            )
-        ]  # fmt: skip
+        machines = kernel, self.columns, self.coef, examples
+        return [feature_term(*machines, count=kernel.weight, tables=tables)]
 
     def _values(self, documents: Documents) -> Floats:
         texts = CodedTexts.of(documents, self.kernel.g, self.kernel.canonical)

@@ -7,12 +7,13 @@ texts of such documents from 1; documents with features have number 0.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from textsvm.arrays import Array, Bools, Floats, Floats32, Ints, Ints32
 from textsvm.errors import InputError
+from textsvm.kernels.contract import FeatureTerm
 from textsvm.linalg.products import finish_half
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.linalg.sparse import Sparse
@@ -106,8 +107,10 @@ class Normalisation:
             values[i] += coef[:, columns.groups == self.groups[i]].sum(axis=1)
 
 
-def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) -> tuple[list[Ints], Floats]:
-    """Codes of the distinct support vectors without features, and the values of texts equal to them.
+def feature_term(
+    kernel: Any, columns: Normalisation, coef: Floats, examples: Documents, **fields: Any
+) -> FeatureTerm:
+    """A `FeatureTerm` of these fields, with the support vectors without features, and values of equal texts.
 
     `columns` belongs to the support vectors, `coef` has shape (n_machines, n_sv); both may be empty.
     """
@@ -117,7 +120,9 @@ def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) ->
         begin, end = examples.offsets[same[0] : same[0] + 2]
         texts.append(examples.codes[begin:end].astype(np.int64))
         values.append(coef[:, same].sum(axis=1))
-    return texts, np.array(values).reshape(len(texts), coef.shape[0])
+    rest = np.array(values).reshape(len(texts), coef.shape[0])
+    fields |= {"view": kernel.structure.view, "alphabet": examples.alphabet, "normalised": kernel.normalised}
+    return FeatureTerm(kernel, featureless=texts, featureless_values=rest, **fields)
 
 
 def finished_gram(normalisation: Normalisation, total: Floats32, in_place: bool) -> Floats32:

@@ -48,7 +48,7 @@ from textsvm.kernels.shared.counting import (
     windows,
 )
 from textsvm.kernels.shared.feature_rows import FeaturePredictor
-from textsvm.kernels.shared.normalisation import Normalisation, featureless_of, match_featureless
+from textsvm.kernels.shared.normalisation import Normalisation, feature_term, match_featureless
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
@@ -503,13 +503,8 @@ class SpectrumPredictor(FeaturePredictor):
             _table(codes, slice(begin, begin + len(codes)), vectors, factors, unknown)
             for begin, codes in zip(first.tolist(), pmer_codes(vectors.vocabulary), strict=False)
         ]
-        alone, values = featureless_of(self.columns, self.coef, examples)
-        return [
-            FeatureTerm(
-                kernel, kernel.structure.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
-                unknown, featureless=alone, featureless_values=values,
-            )
-        ]  # fmt: skip
+        machines = kernel, self.columns, self.coef, examples
+        return [feature_term(*machines, count=kernel.weight, tables=tables, unknown=unknown)]
 
     def contributions(self, documents: Documents, mixes: Floats) -> Contributions:
         """Contributions of symbols to sums of machines, weighted by `mixes` (n, n_machines), on the CPU."""
@@ -566,7 +561,7 @@ class CountedDocuments:
                 for x in self._slabs(kernel, starts):
                     df += x.frequencies()
                     del x  # before the next slab
-            self._shared[kernel.weight] = SharedFeatures.of_slabs(self._slabs(kernel, starts, True), df)
+            self._shared[kernel.weight] = SharedFeatures.of(self._slabs(kernel, starts, True), df)
         return self._shared[kernel.weight]
 
     def _slabs(self, kernel: PmerKernel, starts: Ints, final: bool = False) -> Iterator[sparse.Sparse]:
