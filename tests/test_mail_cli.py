@@ -202,11 +202,56 @@ def test_a_failure_says_that_earlier_messages_were_learnt(store, tmp_path):
     for number in range(20):
         (folder / f"{number}").write_bytes(mail("spam", 5000 + number))
     result = call("learn", "--as", "spam", missing, folder)
-    assert (result.exit_code, "were learnt" in result.stderr, counts()) == (3, False, (40, 40))
+    assert (result.exit_code, "repeat" in result.stderr, counts()) == (3, False, (40, 40))
     result = call("learn", "--as", "spam", folder, missing)
     assert (result.exit_code, "missing" in result.stderr) == (3, True)
-    assert "; earlier messages were learnt, perhaps not all; repeat the command" in result.stderr
+    assert "; correct it and repeat the command" in result.stderr
     assert counts()[0] > 50
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs links")
+@pytest.mark.parametrize("layout", ["folder", "maildir"])
+def test_what_cannot_be_read_in_a_folder_is_skipped_and_said(store, tmp_path, layout):
+    """A link to nothing stands for a message that is moved after the folder was listed."""
+    folder = tmp_path / "mails"
+    box = folder / "cur" if layout == "maildir" else folder
+    box.mkdir(parents=True)
+    for number in range(0, 9, 3):
+        (box / f"{number}").write_bytes(mail("spam", 5000 + number))
+        (box / f"{number + 1}").symlink_to(tmp_path / "gone")
+    for name, data in (("2", b"\x1f\x8b\x08"), ("5", b"a note without a header\n")):
+        (box / name).write_bytes(data)
+    result = call("learn", "--as", "spam", "-q", folder)
+    assert (result.exit_code, counts()[0]) == (0, 43)
+    lines = result.stderr.splitlines()
+    assert [line.split(" ")[:2] for line in lines] == [["warning:", "skipped:"]] * 5
+    for name, reason in (("1", "No such file"), ("2", "is an archive"), ("5", "is no message")):
+        assert any(str(box / name) in line and reason in line for line in lines)
+    assert "3 known already, 5 not read; there are 43" in call("learn", "--as", "spam", folder).stderr
+    result = call("unlearn", folder, "-q")
+    assert (result.exit_code, result.stderr.count("skipped: "), counts()[0]) == (0, 5, 40)
+    result = call("classify", folder)
+    assert (result.exit_code, result.stdout.count("\n")) == (3, 3)
+    assert "5 messages without a decision: " in result.stderr
+    for number in range(2, 9):
+        (box / f"{number}").unlink(missing_ok=True)
+        (box / f"{number}").symlink_to(tmp_path / "gone")
+    assert "warning: 8 files were skipped, these included" in call("learn", "--as", "spam", folder).stderr
+    (box / "0").unlink()
+    result = call("learn", "--as", "spam", folder)
+    assert (result.exit_code, str(box / "1") in result.stderr) == (3, True)
+
+
+def test_a_folder_without_messages_is_an_error(store, tmp_path):
+    """The sentence names the layout that was looked for."""
+    for name, layout in (("Maildir/cur", "its new and cur are empty"), ("folder/.hidden", "no mail files")):
+        (tmp_path / name).mkdir(parents=True)
+        for command in (["learn", "--as", "spam"], ["unlearn"], ["classify"]):
+            result = call(*command, (tmp_path / name).parent)
+            assert (result.exit_code, layout in result.stderr) == (3, True)
+    (tmp_path / "message").write_bytes(mail("spam", 5000))
+    result = call("learn", "--as", "spam", tmp_path / "folder", tmp_path / "message")
+    assert (result.exit_code, "holds no message" in result.stderr, counts()[0]) == (0, True, 41)
 
 
 def test_learning_makes_a_store(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from mail_servers import HAM, ROOT, SPAM, UNSURE, ToyFilter, toy
 
 from textsvm.apps.mail import client
-from textsvm.apps.mail.client import socket_path, store_folder
+from textsvm.apps.mail.client import Trouble, ask, socket_path, store_folder
 from textsvm.apps.mail.raw_message import marked
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
@@ -90,6 +90,7 @@ def test_exit_codes(server, data, code, terse):
 
 @pytest.mark.parametrize("data", MESSAGES, ids=range(len(MESSAGES)))
 def test_a_message_passes_with_the_decision_and_no_other_change(server, data, tmp_path):
+    assert run("-e", server=server, data=data)[:2] == (0, b"")
     code, out, _ = run("-p", "-e", server=server, data=data)
     assert (code, out) == (0, marked(data, ToyFilter().classify(data)))
     code, out, err = run("-p", "-e", server=str(tmp_path / "none"), data=data)
@@ -178,6 +179,7 @@ def test_a_file(server, tmp_path):
         (["--bogus"], "there is no option --bogus"),
         (["-x"], "there is no option -x"),
         (["--socket"], "--socket needs a value"),
+        (["--socket", "a", "--store=b"], "--socket and --store both name the server"),
         (["--timeout", "soon"], "seconds, got soon"),
         (["--timeout=nan"], "seconds, got nan"),
         (["learn"], "learn takes --as spam, ham or a category"),
@@ -195,6 +197,26 @@ def test_wrong_usage_is_a_sentence_and_keeps_the_mail(arguments, why):
         assert err.startswith("textsvm-mail-client: ")
         assert len(err.splitlines()) == 1
     assert why in run(*arguments)[2]
+
+
+def test_a_socket_that_this_user_may_not_use(server):
+    """The advice is not to start another server, and a lesson does not wait for a server that runs."""
+    os.chmod(server, 0)
+    read, write = os.pipe()
+    if os.fork() == 0:
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        try:
+            ask(server, "CHECK SPAMC/1.5\r\n", SPAM)
+        except Trouble as trouble:
+            os.write(write, f"{type(trouble).__name__} {trouble}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        assert said.read() == f"Trouble {server}: Permission denied: join the group that owns it (adduser)"
+    os.wait()
+    os.chmod(server, 0o600)
 
 
 def test_nobody_reads_the_output(server):

@@ -155,12 +155,65 @@ def test_an_error_comes_before_the_line_that_it_answers(tmp_path):
 
 def test_wrong_usage(tmp_path):
     store = tmp_path / "store"
-    assert "--next" in fails("mail", "serve", "--store", store, "--smtp", free_port(), code=3)
-    found = fails("mail", "serve", "--store", store, "--smtp", "10025", "--next", "nowhere", code=3)
-    assert "--next must be HOST:PORT or the path of a socket, got nowhere" in found
+    taken = {"--smtp": free_port(), "--tcp": free_port(), "--milter": free_port()}
+    for options, expected in (
+        ("--smtp 10025", "--next is the server behind --smtp or --lmtp"),
+        ("--next 127.0.0.1:10026", "--next is the server behind --smtp or --lmtp"),
+        ("--milter 10024 --next 127.0.0.1:10026", "--next is the server behind --smtp or --lmtp"),
+        ("--smtp 0 --next 127.0.0.1:10026", "--smtp"),
+        ("--lmtp 70000 --next 127.0.0.1:10026", "--lmtp"),
+        ("--milter 0", "--milter PORT must be 1 to 65535, got 0"),
+        ("--smtp 10025 --lmtp 10024 --next 127.0.0.1:10026", "cannot speak both SMTP and LMTP"),
+        *((f"--smtp 10025 --next {next}", f"--next must be HOST:PORT or the path of a socket, got {next}")
+          for next in ("nowhere", ":10026", "localhost:0", "localhost:70000", "localhost:smtp")),
+        *((f"--smtp 10025 --next {next}:10025", f"{next}:10025 is this server itself")
+          for next in ("127.0.0.1", "localhost", "0.0.0.0")),
+        *((" ".join(f"{name} {port}" for name, port in taken.items()) + f" --next 127.0.0.1:{port}",
+           "is this server itself") for port in taken.values()),
+        (f"--smtp 10025 --next {store}/./socket", "socket is this server itself"),
+        (f"--smtp 10025 --milter {store}/milter --next {store}/milter", "milter is this server itself"),
+    ):  # fmt: skip
+        assert expected in fails("mail", "serve", "--store", store, *options.split(), code=3), options
+    assert not store.exists()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert "cannot listen at" in fails("mail", "serve", "--store", store, "--tcp", port, code=3)
+
+
+def test_sockets_of_systemd(tmp_path):
+    """A --socket beside them is said to be unused; lessons wait beside the Unix socket."""
+    store, unix, own = tmp_path / "store", tmp_path / "box" / "socket", tmp_path / "own"
+    unix.parent.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.fspath(unix))
+        listener.listen()
+        program = (
+            "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid());"
+            "[os.dup2(int(handle), 3 + i) for i, handle in enumerate(sys.argv[1:3])];"
+            "os.execv(sys.executable, [sys.executable, '-m', 'textsvm', *sys.argv[3:]])"
+        )
+        handles = [os.dup(line.fileno()) + 10 for line in (tcp, listener)]
+        for line, handle in zip((tcp, listener), handles, strict=True):
+            os.dup2(line.fileno(), handle)
+        started = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, handles), "mail", "serve", "--store", str(store),
+             "--socket", str(own)],
+            stderr=subprocess.PIPE, pass_fds=handles, cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, "LISTEN_FDS": "2"},
+        )  # fmt: skip
+        try:
+            until(lambda: kind(unix, HAM) == "Unsure", 60)
+        finally:
+            started.terminate()
+            said = started.communicate(timeout=20)[1].decode()
+        for handle in handles:
+            os.close(handle)
+    assert f"warning: nothing answers at --socket {own}: systemd passed other sockets" in said
+    assert (unix.with_name("spool").is_dir(), (tmp_path / "spool").exists(), own.exists()) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_ten_kills_lose_no_lesson():

@@ -698,7 +698,7 @@ def test_messages_lie_in_files_mboxes_maildirs_and_folders(tmp_path):
     (mh / "1").write_bytes(two)
     (mh / ".mh_sequences").write_text("unseen: 1")
     found = {
-        name: [data for _, data in raw_messages(tmp_path / name)]
+        name: [data for _, data in raw_messages(tmp_path / name, [])]
         for name in ("one", "mbox", "none", "maildir", "mh")
     }
     assert found["one"] == [one]
@@ -709,4 +709,23 @@ def test_messages_lie_in_files_mboxes_maildirs_and_folders(tmp_path):
     assert found["maildir"] == [one, one]
     assert found["mh"] == [two]
     with pytest.raises(InputError, match="cannot read"):
-        list(raw_messages(tmp_path / "absent"))
+        list(raw_messages(tmp_path / "absent", []))
+
+
+def test_what_the_user_may_not_read_is_said_with_advice():
+    def learn():
+        skipped = []
+        messages = [name for name, _ in raw_messages(folder, skipped)]
+        raise InputError(" ".join([*messages, *(sentence.replace(str(folder), "") for sentence in skipped)]))
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for path in ("a", "b/c", "d"):
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_bytes(mail("ham", 1))
+        (folder / "a").chmod(0)
+        (folder / "b").chmod(0)
+        advice = "Permission denied; run the command as its owner or as root"
+        assert as_nobody(learn) == f"{folder / 'd'} cannot read /a: {advice} cannot read /b: {advice}"
+        (folder / "b").chmod(0o755)

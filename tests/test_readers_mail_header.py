@@ -17,7 +17,7 @@ from textsvm.apps.mail.raw_message import RawMessage, marked, raw_messages
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers.files import read_files
-from textsvm.readers.mail import is_mail, is_mbox, message_text
+from textsvm.readers.mail import is_mail, is_mbox, message_text, split_messages
 from textsvm.readers.mail_header import header_start, repaired
 from textsvm.readers.mime import lenient_base64, parse_message
 from textsvm.readers.read import read_corpus, read_documents
@@ -124,7 +124,7 @@ def test_folders_and_mboxes_of_malformed_mails(tmp_path):
     read = read_documents(tmp_path / "box")
     assert len(read) == len(kinds) > 300
     assert [text.split() for text in read.texts] == [words[kind] for kind in kinds]
-    assert [data for _, data in raw_messages(tmp_path / "box")]
+    assert [data for _, data in raw_messages(tmp_path / "box", [])]
 
 
 def test_files_of_apple_mail(tmp_path, taught):
@@ -133,19 +133,18 @@ def test_files_of_apple_mail(tmp_path, taught):
     for data in (emlx(clean), b" 12\n" + emlx(clean).partition(b"\n")[2]):
         (tmp_path / "1.emlx").write_bytes(data)
         assert read_documents(tmp_path / "1.emlx").texts == [message_text(clean)[0]]
-        assert [mail for _, mail in raw_messages(tmp_path / "1.emlx")] == [clean]
+        assert [mail for _, mail in raw_messages(tmp_path / "1.emlx", [])] == [clean]
         assert taught.classify(data) == taught.classify(clean)
     assert message_text(changed)[0] == message_text(clean)[0]
     for text in (b"12\nmonkeys\n", b"7\n", b"2001\nSubject matters\n"):
-        (tmp_path / "1.emlx").write_bytes(text)
-        assert [mail for _, mail in raw_messages(tmp_path / "1.emlx")] == [text]
+        assert [mail for _, mail in split_messages("1.emlx", text)] == [text]
 
 
 def test_files_of_outlook_are_named(tmp_path, taught):
     for name, data in (("a.msg", OUTLOOK[:600]), ("b", OUTLOOK)):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=rf"{name} is a message of Outlook .*\.eml.*msgconvert"):
-            list(raw_messages(tmp_path / name))
+            list(raw_messages(tmp_path / name, []))
         with pytest.raises(InputError, match=rf"{name} is a message of Outlook"):
             read_documents(tmp_path / name)
     for action in (taught.classify, taught.unlearn, read_message):

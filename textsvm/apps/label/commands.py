@@ -8,7 +8,7 @@ import webbrowser
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,6 +61,8 @@ class LabellingOptions:
         """Raise WrongUsage for an unknown label or strategy, or a file of labels among the texts."""
         if self.strategy not in STRATEGIES:
             raise WrongUsage(f"--strategy {self.strategy} is not one of {', '.join(STRATEGIES)}")
+        if self.relevant is not None and self.strategy != STRATEGIES[0]:
+            raise WrongUsage("--relevant has an order of its own: leave out --strategy")
         if long := next((name for name in self.names() if len(name) > 100), None):
             raise WrongUsage(
                 f"--labels: a label has at most 100 characters, and {long[:20]}... has {len(long):,}"
@@ -135,6 +137,8 @@ def label(
                 "--import and --export do not go together: --import takes labels over into -o, and opens the "
                 f"page; to convert a file, `textsvm label {exchange.import_} --export {exchange.export}`"
             )
+        if port or replace(labelling, multilabel=False) != LabellingOptions():
+            raise WrongUsage("--export opens no page: of the page's options it takes --multilabel alone")
         _export(console, corpus, exchange, reading, labelling.multilabel)
         return
     if labelling.output is None:

@@ -13,7 +13,7 @@ import sys
 import time
 
 USAGE = """\
-Usage: textsvm-mail-client [-p [-e]] [-t] [FILE]          classify: exit 0 spam, 1 ham, 2 unsure, 3 error
+Usage: textsvm-mail-client [-p] [-e] [-t] [FILE]          classify: exit 0 spam, 1 ham, 2 unsure, 3 error
        textsvm-mail-client learn --as spam|ham|NAME [FILE]  exit 0, or 3: error; NAME: a category
        textsvm-mail-client unlearn [FILE]                 exit 0, or 3: error
 
@@ -21,7 +21,7 @@ Asks the server that `textsvm mail serve` runs about a message: a file, or stand
 
   -p            pass the message on to standard output, with the decision in its header;
                 where there is no decision, as it came, with exit 3
-  -e            with -p: exit 0 whatever the decision is, and 3 where there is none
+  -e            exit 0 whatever the decision is, and 3 where there is none
   -t            print the decision on a line: S, H or U, P(spam), and the category if there is one
   --socket PATH   the server's socket (default: TEXTSVM_MAIL_SOCKET, or "socket" in the store's folder)
   --store FOLDER  the store's folder (default: TEXTSVM_MAIL, or ~/.local/share/textsvm)
@@ -129,6 +129,8 @@ def ask(path: str, request: str, data: bytes, seconds: float = TIMEOUT) -> tuple
         return parse_answer(_receive(connection, end))
     except TimeoutError:
         raise NoAnswer(f"the server at {path} has not answered in {seconds:g} seconds") from None
+    except PermissionError as error:
+        raise Trouble(f"{path}: {error.strerror}: join the group that owns it (adduser)") from None
     except OSError as error:
         raise NoAnswer(f"no server at {path} ({error.strerror or error}): run `textsvm mail serve`") from None
     finally:
@@ -213,6 +215,8 @@ def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[st
         raise Trouble("learn takes --as spam, ham or a category, and nothing else does; see --help")
     if (kind := values.get("--as", "ham")) not in ("spam", "ham") and not is_category(kind):
         raise Trouble(NO_CATEGORY.format(kind))
+    if {"--socket", "--store"} <= values.keys():
+        raise Trouble("--socket and --store both name the server: give one of them")
     if flags and verb != "classify":
         raise Trouble(f"{verb} takes no {' '.join(sorted(flags))}; see --help")
     try:
@@ -243,7 +247,7 @@ def _run(verb: str, flags: set[str], values: dict[str, str], data: bytes) -> int
         write(1, *marked)
     if "-t" in flags:
         write(2 if "-p" in flags else 1, f"{kind[0].upper()} {score}\n".encode())
-    return 0 if "-e" in flags and "-p" in flags else CODES[kind]
+    return 0 if "-e" in flags else CODES[kind]
 
 
 def leave(folder: str, kind: str, data: bytes, trouble: NoAnswer) -> None:

@@ -89,20 +89,32 @@ def open_filter(store: Path | None, *, create: bool = False, texts: bool = True)
     """Open the filter of a store, by default that of the user."""
     from textsvm.apps.mail.filter import Filter
 
-    return Filter(store, create=create, texts=texts)
+    opened = Filter(store, create=create, texts=texts)
+    if not texts and opened.lessons.holds_texts:
+        raise InputError(
+            f"{opened.lessons.path} holds texts already, and --without-texts is for a new store; use "
+            "`textsvm mail export` and `textsvm mail import`"
+        )
+    return opened
 
 
-def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of the messages in files; standard input by default."""
-    from textsvm.readers.mail import has_header
-
+def read_messages(files: list[str] | None, skipped: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of the messages in files, by default stdin; `skipped` is that of `raw_messages`."""
+    has_messages = False
     for file in files or ["-"]:
-        for name, data in [("-", sys.stdin.buffer.read())] if file == "-" else raw_messages(file):
-            if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
-                raise InputError(f"{name} is an archive or compressed, not a message: unpack it first")
-            if data.strip() and not has_header(name, data):
-                raise InputError(f"{name} is no message: it has no header, such as From: and Subject:")
-            yield name, data
+        for message in raw_messages(file, skipped):
+            has_messages = True
+            yield message
+    if not has_messages:
+        raise InputError(skipped[0])
+
+
+def warn_skipped(console: Console, skipped: list[str]) -> None:
+    """Say what was not read."""
+    for sentence in skipped[:_SHOWN]:
+        console.warn(f"skipped: {sentence}")
+    if len(skipped) > _SHOWN:
+        console.warn(f"{plural(len(skipped), 'file')} were skipped, these included")
 
 
 def learn(
@@ -123,12 +135,13 @@ def learn(
     When the command ends the messages are on disk, and the next decision uses them.
     """
     console = Console(quiet)
-    size = sum(size_of(file) for file in files or [] if file != "-")
+    size = sum(map(size_of, files or []))
     n = done = empty = 0
+    skipped: list[str] = []
 
     def counted() -> Iterator[RawMessage]:
         nonlocal n, done, empty
-        for _, data in read_messages(files):
+        for _, data in read_messages(files, skipped):
             message = RawMessage(data)
             n += 1
             empty += message.is_empty
@@ -137,11 +150,6 @@ def learn(
             console.stage("learn", min(done, size), size)
 
     with open_filter(store, create=True, texts=not without_texts) as opened, console.progress():
-        if without_texts and opened.lessons.holds_texts:
-            raise InputError(
-                f"{opened.lessons.path} holds texts already, and --without-texts is for a new store; use "
-                "`textsvm mail export` and `textsvm mail import`"
-            )
         if most is not None:
             opened.set_limit(most)
         before = opened.lessons.generation
@@ -150,7 +158,7 @@ def learn(
         except InputError as error:
             if opened.lessons.generation == before:
                 raise
-            advice = "earlier messages were learnt, perhaps not all; repeat the command, which skips them"
+            advice = "correct it and repeat the command: messages that were learnt are not learnt twice"
             raise InputError(f"{error}; {advice}") from error
         counts = opened.counts()
     line = f"{plural(new, 'message')} learnt as {kind}"
@@ -158,10 +166,13 @@ def learn(
         line += f", {n - new - empty:,} known already"
     if empty:
         line += f", {empty:,} empty and skipped"
+    if skipped:
+        line += f", {len(skipped):,} not read"
     names = KINDS if kind in KINDS else [kind]
     line += "; there are " + " and ".join(f"{counts[name]:,} {name}" for name in names)
     if kind not in KINDS and counts[kind] == new:
         line += " (a new category)"
+    warn_skipped(console, skipped)
     console.say(f"{line} now")
 
 
@@ -176,18 +187,20 @@ def unlearn(
     """Forget messages as if they had never been learnt, also as messages of a category."""
     if category and files:
         raise WrongUsage("--category forgets a whole category and goes with no FILES")
-    unknown = 0
+    unknown, console = 0, Console(quiet)
+    skipped: list[str] = []
     with open_filter(store) as opened:
         if category:
             if not (forgotten := opened.categories.forget(category=category)):
                 raise InputError(f"there is no category {category} (`textsvm mail status` lists them)")
         else:
-            answers = [opened.unlearn(data) for _, data in read_messages(files)]
+            answers = [opened.unlearn(data) for _, data in read_messages(files, skipped)]
             forgotten, unknown = answers.count(True), answers.count(False)
     line = f"{plural(forgotten, 'message')} forgotten"
     if unknown:
         line += f", {unknown:,} had not been learnt"
-    Console(quiet).say(line)
+    warn_skipped(console, skipped)
+    console.say(line)
 
 
 def status(
@@ -418,9 +431,9 @@ def _pass_through(files: list[str], store: Path | None) -> Decision:
 
 def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: bool) -> Decision:
     """Print the decision for each message; returns the last."""
-    decision = None
+    skipped: list[str] = []
     with open_filter(store) as opened:
-        for name, data in read_messages(files):
+        for name, data in read_messages(files, skipped):
             message = RawMessage(data)
             decision, name = opened.classify(message), "" if files == [name] else name
             reasons = opened.reasons(message) if verbose else []
@@ -436,8 +449,8 @@ def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: 
             sys.stdout.write(f"{line.strip(' ')}\n")
             for part, weight in reasons:
                 sys.stdout.write(f"  {weight:+.4f} {printable(repr(part))}\n")
-    if decision is None:
-        raise WrongUsage("there is no message to classify")
+    if skipped:
+        raise InputError(f"{plural(len(skipped), 'message')} without a decision: {skipped[0]}")
     return decision
 
 
@@ -459,10 +472,12 @@ def serve(
         option(f"Be a milter at a Unix socket or 127.0.0.1:PORT; {_EXTRA}.", metavar="PATH|PORT"),
     ] = None,
     smtp: Annotated[
-        int | None, option(f"Be an SMTP content filter at 127.0.0.1:PORT; {_EXTRA}.", metavar="PORT")
+        int | None,
+        option(f"Be an SMTP content filter at 127.0.0.1:PORT; {_EXTRA}.", metavar="PORT", min=1, max=65535),
     ] = None,
     lmtp: Annotated[
-        int | None, option(f"Be an LMTP content filter at 127.0.0.1:PORT; {_EXTRA}.", metavar="PORT")
+        int | None,
+        option(f"Be an LMTP content filter at 127.0.0.1:PORT; {_EXTRA}.", metavar="PORT", min=1, max=65535),
     ] = None,
     next: Annotated[
         str | None, option("Next hop of a content filter.", "--next", metavar="HOST:PORT|PATH")
@@ -478,13 +493,12 @@ def serve(
     """
     if os.name == "nt":
         raise InputError("`textsvm mail serve` needs Unix sockets; on Windows use `textsvm mail classify`")
-    if (smtp or lmtp) and not next:
-        raise WrongUsage("a content filter needs --next HOST:PORT")
-    if next and not ("/" in next or next.rpartition(":")[2].isdecimal()):
-        raise WrongUsage(f"--next must be HOST:PORT or the path of a socket, got {next}")
     from textsvm.apps.mail import mail_servers, server
 
-    interfaces: list[Interface] = [partial(mail_servers.milter, milter)] if milter else []
+    path = socket or Path(client.socket_path(os.fspath(store or "")))
+    own = [str(place) for place in (smtp, lmtp, tcp, milter, path) if place]
+    mail_servers.check_next(next or "", smtp, lmtp, own)
+    interfaces: list[Interface] = [] if milter is None else [partial(mail_servers.milter, milter)]
     for port, is_lmtp in ((smtp, False), (lmtp, True)):
         if port:
             interfaces.append(partial(mail_servers.content_filter, port, next or "", is_lmtp))
@@ -493,13 +507,15 @@ def serve(
     mail = open_filter(store, create=True)
     mail.lessons.check_rows()
     mail.read = reader.read
-    path = socket or mail.lessons.path.with_name("socket")
     passed = server.passed_sockets()
     sockets = passed or [server.listen(path)]
     if tcp:
         sockets.append(server.listen_tcp(tcp))
     server.preload()
-    server.learn_spool(mail, Path(server.address(sockets[0])).with_name(client.SPOOL), console.say)
+    paths = [Path(name) for name in map(server.address, sockets) if "/" in name]
+    if path not in paths and socket:
+        console.warn(f"nothing answers at --socket {socket}: systemd passed other sockets")
+    server.learn_spool(mail, (paths or [path])[0].with_name(client.SPOOL), console.say)
     if not all(mail.lessons.counts().values()):
         console.warn("every message is unsure until spam and ham are learnt (`textsvm mail learn`)")
     try:

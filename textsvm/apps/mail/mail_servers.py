@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import smtplib
+import socket
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -68,6 +69,37 @@ async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -
     return close
 
 
+def check_next(next: str, smtp: int | None, lmtp: int | None, own: list[str]) -> None:
+    """Raise InputError unless --next is the server behind a content filter, and not at `own` addresses."""
+    if "0" in own:
+        raise InputError("--milter PORT must be 1 to 65535, got 0")
+    if bool(next) != bool(smtp or lmtp):
+        raise InputError(
+            "--next is the server behind --smtp or --lmtp: give both, such as --smtp 10025 --next HOST:PORT"
+        )
+    host, port = _host_and_port(next)
+    is_own = False
+    if "/" in next:
+        is_own = os.path.realpath(next) in map(os.path.realpath, own)
+    elif next:
+        if not (host and 0 < port < 65536):
+            raise InputError(f"--next must be HOST:PORT or the path of a socket, got {next}")
+        if smtp and lmtp:
+            raise InputError(f"{next} cannot speak both SMTP and LMTP: run a server for each")
+        with suppress(OSError):
+            is_own = str(port) in own and socket.gethostbyname(host) in ("127.0.0.1", "0.0.0.0")
+    if is_own:
+        raise InputError(f"--next {next} is this server itself, so that mail would never leave it")
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """The parts of HOST:PORT; a path is a host, for `smtplib.LMTP`."""
+    if "/" in address:
+        return address, 0
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port) if port.isdecimal() else 0
+
+
 class _SmtpHandler:
     """Handler of aiosmtpd."""
 
@@ -96,11 +128,10 @@ class _SmtpHandler:
     def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
         """Send the message to the next server; the answer for its sender."""
         options = [option for option in envelope.mail_options if not option.upper().startswith("SIZE=")]
-        host, _, port = (self._next, "", "0") if "/" in self._next else self._next.rpartition(":")
         protocol = smtplib.LMTP if "/" in self._next or self._lmtp else smtplib.SMTP
         refused: dict[str, tuple[int, bytes | str]]
         try:
-            with protocol(host, int(port), timeout=NEXT_TIMEOUT) as connection:
+            with protocol(*_host_and_port(self._next), timeout=NEXT_TIMEOUT) as connection:
                 refused = {**connection.sendmail(envelope.mail_from or "", recipients, data, options)}
         except smtplib.SMTPRecipientsRefused as error:
             refused = {**error.recipients}

@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -264,47 +266,82 @@ def _block(message: RawMessage, place: int, lines: list[str]) -> bytes:
     return block
 
 
-def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """The messages at a path, each with its name.
+def raw_messages(path: str | os.PathLike[str], skipped: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The messages at a path, each with its name; `skipped` gets sentences about files without a message.
 
-    The path is a message, an mbox, a Maildir (`new` and `cur` are read), or a folder of messages and mboxes.
+    The path is a message, an mbox, a Maildir (`new` and `cur` are read), or a folder of messages and mboxes;
+    "-" is a message on stdin. InputError if a path that is no folder has no message.
     """
+    n, before, is_folder = 0, len(skipped), os.path.isdir(path)
+    for file in _mail_files(Path(path), skipped):
+        try:
+            for name, data in _pieces(file):
+                if problem := _problem(name, data):
+                    skipped.append(f"{name} {problem}")
+                else:
+                    n += 1
+                    yield name, data
+        except OSError as error:
+            skipped.append(_unreadable(error))
+    if not n and len(skipped) == before:
+        layout = "its new and cur are empty" if os.path.isdir(Path(path, "cur")) else "it has no mail files"
+        skipped.append(f"{path} holds no message: {layout} (names with a leading dot are not read)")
+    if not n and not is_folder:
+        raise InputError(skipped.pop())
+
+
+def _problem(name: str, data: bytes) -> str:
+    """Why a file is not a message; empty if it is."""
+    from textsvm.readers.mail import has_header
+
+    if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        return "is an archive or compressed, not a message: unpack it first"
+    if is_outlook(name, data):
+        return OUTLOOK
+    is_message = not data.strip() or has_header(name, data)
+    return "" if is_message else "is no message: it has no header, such as From: and Subject:"
+
+
+def _pieces(file: Path) -> Iterator[tuple[str, bytes]]:
+    """The messages of a file, and their names."""
     from textsvm.readers.mail import split_messages  # not above: it takes NumPy
 
-    try:
-        for file in _mail_files(Path(path)):
-            with file.open("rb") as stream:
-                if not os.fstat(stream.fileno()).st_size:  # empty, or a pipe
-                    yield str(file), stream.read()
-                    continue
-                with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
-                    if is_outlook(str(file), data):
-                        raise InputError(f"{file} {OUTLOOK}")
-                    yield from split_messages(str(file), data)
-    except OSError as error:
-        raise InputError(f"cannot read {error.filename or path}: {error.strerror}") from error
+    if str(file) == "-":
+        yield "-", sys.stdin.buffer.read()
+        return
+    with file.open("rb") as stream:
+        if not os.fstat(stream.fileno()).st_size:  # empty, or a pipe
+            yield str(file), stream.read()
+            return
+        with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+            yield from split_messages(str(file), data)
+
+
+def _unreadable(error: OSError) -> str:
+    advice = "; run the command as its owner or as root" if isinstance(error, PermissionError) else ""
+    return f"cannot read {error.filename}: {error.strerror}{advice}"
 
 
 def size_of(path: str | os.PathLike[str]) -> int:
-    """Bytes of the files at a path, 0 if unknown."""
-    try:
-        return sum(file.stat().st_size for file in _mail_files(Path(path)))
-    except OSError:
-        return 0
+    """Bytes of the files at a path; files that cannot be read do not count."""
+    size = 0
+    for file in _mail_files(Path(path), []):
+        with suppress(OSError):
+            size += file.stat().st_size
+    return size
 
 
-def _mail_files(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
+def _mail_files(path: Path, skipped: list[str]) -> Iterator[Path]:
+    """Files that may be messages, sorted in each folder; `skipped` gets sentences on unreadable folders."""
+
+    def skip(error: OSError) -> None:
+        skipped.append(_unreadable(error))
+
+    boxes = [path / name for name in ("new", "cur") if os.path.isdir(path / "cur")]
+    for folder in filter(os.path.isdir, boxes or [path]):
+        for parent, folders, names in os.walk(folder, onerror=skip):
+            folders[:] = sorted(name for name in folders if not boxes and not name.startswith("."))
+            files = (Path(parent, name) for name in sorted(names) if not name.startswith("."))
+            yield from (file for file in files if not os.path.exists(file) or os.path.isfile(file))
+    if not os.path.isdir(path):
         yield path
-    elif (path / "cur").is_dir():
-        for folder in (path / "new", path / "cur"):
-            if folder.is_dir():
-                yield from _visible_files(folder)
-    else:
-        for parent, folders, _ in os.walk(path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            yield from _visible_files(Path(parent))
-
-
-def _visible_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
