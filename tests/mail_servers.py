@@ -126,7 +126,7 @@ if __name__ == "__main__":
     from functools import partial
 
     from textsvm.apps.mail.mail_servers import content_filter, milter
-    from textsvm.apps.mail.server import listen, listen_tcp, passed_sockets, serve
+    from textsvm.apps.mail.server import listen, listen_tcp, log, passed_sockets, serve
 
     sockets, faces = passed_sockets() or [listen(Path(sys.argv[1]))], []
     for word in sys.argv[2:]:
@@ -138,4 +138,4 @@ if __name__ == "__main__":
         else:
             port, _, next = where.partition(",")
             faces.append(partial(content_filter, int(port), next, what == "lmtp"))
-    serve(ToyFilter(), sockets, lambda line: print(line, file=sys.stderr, flush=True), faces)
+    serve(ToyFilter(), sockets, log, faces)

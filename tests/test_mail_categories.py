@@ -240,14 +240,16 @@ def test_a_store_of_earlier_features_is_refused(store):
 def test_protocol(store):
     data = of("newsletter", 1100)
     with Filter(store) as opened:
-        answer = b"".join(spamd.check(spamd.Request("CHECK", 1.5), data, opened))
+        answer = b"".join(spamd.check(spamd.Request("CHECK", 1.5), data, opened.classify(data), opened))
         assert b"\r\nCategory: newsletter 0.9" in answer
         assert b"\r\nX-Textsvm-Newsletter: Yes" in b"".join(
-            spamd.check(spamd.Request("HEADERS", 1.5), data, opened)
+            spamd.check(spamd.Request("HEADERS", 1.5), data, opened.classify(data), opened)
         ).replace(b"\n", b"\r\n")
-        symbols = b"".join(spamd.check(spamd.Request("SYMBOLS", 1.5), data, opened))
+        symbols = b"".join(spamd.check(spamd.Request("SYMBOLS", 1.5), data, opened.classify(data), opened))
         assert symbols.split(b"\r\n\r\n")[1].endswith(b",TEXTSVM_NEWSLETTER")
-        assert b"category: newsletter" in b"".join(spamd.check(spamd.Request("REPORT", 1.5), data, opened))
+        assert b"category: newsletter" in b"".join(
+            spamd.check(spamd.Request("REPORT", 1.5), data, opened.classify(data), opened)
+        )
         request = spamd.Request("TELL", 1.5)
         request = spamd.read_fields(request, [b"Message-class: orders", b"Set: local"])
         assert b"DidSet" in spamd.tell(request, data, opened)

@@ -178,7 +178,6 @@ SAID = [b"X-Textsvm: Spam, score=0.998918, version=" + VERSION, b"X-Spam-Flag: Y
 @as_root
 @needs_postfix
 def test_postfix_and_the_milter(folder, postfix):
-    pytest.importorskip("kilter.service")
     server, kept = postfix
     path, settings = folder / "queue/textsvm/milter", settings_of("postfix-milter")
     path.parent.mkdir()
@@ -497,8 +496,6 @@ def test_a_new_machine_filters(way, machine, folder):
     Then it is killed: the next has mail that is in progress twice at most, and the others once. A milter that
     starts again decides nothing meanwhile; where a program asks the server, mail in progress may pass.
     """
-    if way is by_milter:
-        pytest.importorskip("kilter.service")
     pytest.importorskip("aiosmtpd")
     machine.run("adduser --quiet anna textsvm")
     way(machine)

@@ -63,7 +63,7 @@ def test_malformed_mails_have_the_words_and_the_score_of_clean_mails(form, taugh
         assert 0.02 < score < 0.98  # a change would show
         decided = taught.classify(mail).score
         assert decided == pytest.approx(score, abs=0.02), name
-        answer = b"".join(spamd.check(spamd.Request("CHECK", 1.5), mail, taught))
+        answer = b"".join(spamd.check(spamd.Request("CHECK", 1.5), mail, taught.classify(mail), taught))
         assert f" {decided:.6f}\r\n".encode() in answer, name
 
 

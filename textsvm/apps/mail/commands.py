@@ -519,7 +519,7 @@ def serve(
     if not all(mail.lessons.counts().values()):
         console.warn("every message is unsure until spam and ham are learnt (`textsvm mail learn`)")
     try:
-        server.serve(mail, sockets, console.say, interfaces)
+        server.serve(mail, sockets, server.log, interfaces)
     finally:
         if not passed:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Interfaces for mail servers: an SMTP or LMTP content filter (aiosmtpd) and a milter (kilter.service).
+"""Interfaces for mail servers: an SMTP or LMTP content filter (aiosmtpd) and a milter.
 
 The content filter receives mail by SMTP or LMTP and sends it to the next server by the same protocol, with
 the decision in its header. A message is accepted when the next server has accepted it; every earlier error is
@@ -15,10 +15,12 @@ import asyncio
 import os
 import smtplib
 import socket
+import struct
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
 from textsvm.apps.mail.server import STOP_TIMEOUT, clear_socket, listen_tcp
@@ -27,20 +29,20 @@ from textsvm.errors import InputError, os_errors
 
 if TYPE_CHECKING:
     from aiosmtpd.smtp import SMTP as SmtpServer
-    from aiosmtpd.smtp import Envelope
-    from aiosmtpd.smtp import Session as SmtpSession
-    from kilter.protocol import Accept
-    from kilter.protocol.messages import Header
-    from kilter.service import Session
+    from aiosmtpd.smtp import Envelope, Session
 
-    from textsvm.apps.mail.decision import Decision
-    from textsvm.apps.mail.server import Classify, Close
+    from textsvm.apps.mail.server import Close, Server
 
+_ACTIONS = 0x11  # of the milter: it adds and changes fields
+_NO_ANSWER_TO_FIELDS, _NO_ANSWER_TO_BODY = 0x80, 0x80000
+#: Steps of SMTP that the milter does not need (connection to recipients, DATA, end of the header), and these.
+_STEPS = 0x34F | _NO_ANSWER_TO_FIELDS | _NO_ANSWER_TO_BODY
+_MAX_PACKET = 1 << 21  #: Bytes; parts of the body have at most 1 MB
 NEXT_TIMEOUT = 60.0  #: Seconds that the next server may take for an answer
 _LATER = "451 4.3.0 {}; try again"
 
 
-async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -> Close:
+async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Close:
     """Listen at 127.0.0.1:port as a content filter for SMTP or LMTP; return the function that stops it.
 
     That waits until the senders of messages that the next server has, or is asked to take, have its answer.
@@ -56,12 +58,12 @@ async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -
     class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
 
-    loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, classify)
+    loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, server)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
-    server = await loop.create_server(partial(SmtpProtocol, handler, **options), sock=listen_tcp(port))
+    listening = await loop.create_server(partial(SmtpProtocol, handler, **options), sock=listen_tcp(port))
 
     async def close() -> None:
-        server.close()
+        listening.close()
         handler.ends = True
         while handler.n_open:
             await asyncio.sleep(0.02)
@@ -103,12 +105,12 @@ def _host_and_port(address: str) -> tuple[str, int]:
 class _SmtpHandler:
     """Handler of aiosmtpd."""
 
-    def __init__(self, next: str, lmtp: bool, classify: Classify) -> None:
-        self._next, self._lmtp, self._classify = next, lmtp, classify
+    def __init__(self, next: str, lmtp: bool, server: Server) -> None:
+        self._next, self._lmtp, self._server = next, lmtp, server
         self.n_open = 0  #: Messages without an answer; aiosmtpd writes it in the step in which it is returned
         self.ends = False  #: Whether further messages are refused
 
-    async def handle_DATA(self, server: SmtpServer, session: SmtpSession, envelope: Envelope) -> str:
+    async def handle_DATA(self, server: SmtpServer, session: Session, envelope: Envelope) -> str:
         """Decide on a message and hand it on; return the answers for its sender."""
         assert isinstance(envelope.content, bytes)
         # LMTP has an answer for each recipient, SMTP a single answer.
@@ -117,12 +119,15 @@ class _SmtpHandler:
         try:
             if self.ends:
                 raise Refused(0, "the server ends")
-            data = marked(envelope.content, await self._classify(envelope.content))
+            data = marked(envelope.content, await self._server.classify(envelope.content))
             answers = [await asyncio.to_thread(self._send, envelope, group, data) for group in groups]
         except Refused as error:
             answers = [_LATER.format(ascii_line(error))] * len(groups)
         finally:
             self.n_open -= 1
+        for answer in dict.fromkeys(answers):
+            if not answer.startswith("250"):
+                self._server.log_message(envelope.content, f"sent back: {answer}")
         return "\r\n".join(answers)
 
     def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
@@ -138,56 +143,56 @@ class _SmtpHandler:
         except smtplib.SMTPResponseException as error:
             refused = {"": (error.smtp_code, error.smtp_error)}
         except (OSError, smtplib.SMTPException) as error:
-            return _LATER.format(ascii_line(error))
+            return _LATER.format(ascii_line(f"{self._next}: {error.strerror or error}"))
         if not refused:
             return "250 2.0.0 handed on"
         # A temporary failure for all recipients if some were refused: no mail is lost, some may come twice.
         code, text = next(iter(refused.values()))
         if isinstance(text, bytes):
             text = text.decode("ascii", "replace")
-        return f"{code} {ascii_line(text)}"
+        return f"{code} {ascii_line(f'{text} ({self._next})')}"
 
 
-async def milter(address: str, classify: Classify) -> Close:
+async def milter(address: str, server: Server) -> Close:
     """Listen as a milter; return the function that stops it when messages in progress have their answer.
 
     The address is a port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the
     group that owns its folder).
     """
-    try:
-        from kilter.service import Runner
-    except ImportError:
-        raise InputError("a milter needs kilter.service: pip install kilter.service") from None
-
     connections: dict[asyncio.Task[None], _MilterConnection] = {}
     loop = asyncio.get_running_loop()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task, connection = asyncio.current_task(), _MilterConnection(reader, writer)
+        task = asyncio.current_task()
         assert task is not None
-        connections[task] = connection
+        connection = connections[task] = _MilterConnection(server)
         try:
-            with suppress(Exception):  # the mail server has gone, or does not speak the protocol
-                await Runner(_milter_filter(classify, connection))(connection)  # type: ignore[arg-type]
-        except asyncio.CancelledError:
-            pass
+            # Otherwise the mail server has gone, or does not speak the protocol.
+            with suppress(OSError, EOFError, ValueError, struct.error, asyncio.CancelledError):
+                while (size := int.from_bytes(await reader.readexactly(4), "big")) <= _MAX_PACKET:
+                    packet = await reader.readexactly(size)
+                    if packet[:1] == b"Q":
+                        break
+                    for data in await connection.answers(packet[:1], packet[1:]):
+                        writer.write(len(data).to_bytes(4, "big") + data)
+                    await writer.drain()
         finally:
             del connections[task]
             writer.close()
 
     if address.isdecimal():
-        server = await asyncio.start_server(answer, sock=listen_tcp(int(address)))
+        listening = await asyncio.start_server(answer, sock=listen_tcp(int(address)))
     else:
         with os_errors(f"cannot listen at {address}"):
             clear_socket(Path(address))
-            server = await asyncio.start_unix_server(answer, address)
+            listening = await asyncio.start_unix_server(answer, address)
             os.chmod(address, 0o660)
 
     async def close() -> None:
         if not address.isdecimal():  # before the close, after which another server may listen there
             with suppress(OSError):
                 os.unlink(address)
-        server.close()
+        listening.close()
         end = loop.time() + STOP_TIMEOUT
         while connections:
             for task, connection in connections.items():
@@ -199,78 +204,59 @@ async def milter(address: str, classify: Classify) -> Close:
 
 
 class _MilterConnection:
-    """The connection of a mail server, as kilter uses a stream."""
+    """The messages of a connection of a mail server, in the protocol of Sendmail's libmilter.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    A packet is the length of the rest, a letter and data. The mail server is asked for fields, body and the
+    end of messages alone, and to wait for no answer before the end, where it allows that.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._unanswered = server, b"DAK"
+        self._begin()
+
+    def _begin(self) -> None:
         self.begun = False  #: Whether a message has no answer yet
-        self.decided = False  #: Whether its answer is known, which is sent before the next `receive`
+        self._queue_id, self._fields, self._body = "", list[tuple[bytes, bytes]](), bytearray()
 
-    async def receive(self, most: int) -> bytes:
-        from anyio import EndOfStream
+    async def answers(self, command: bytes, data: bytes) -> list[bytes]:
+        """The packets that answer a packet, without their lengths."""
+        if command == b"O":
+            version, actions, steps = struct.unpack("!III", data[:12])
+            self._unanswered += b"L" if steps & _NO_ANSWER_TO_FIELDS else b""
+            self._unanswered += b"B" if steps & _NO_ANSWER_TO_BODY else b""
+            return [b"O" + struct.pack("!III", min(version, 6), actions & _ACTIONS, steps & _STEPS)]
+        answers = [] if command in self._unanswered else [b"c"]
+        if command in (b"A", b"K"):
+            self._begin()
+        elif command == b"D" and b"\0i\0" in b"\0" + data[1:]:
+            queue_id = (b"\0" + data[1:]).partition(b"\0i\0")[2].partition(b"\0")[0]
+            self._queue_id = queue_id.decode("latin-1")
+        elif command == b"L":
+            name, value = data.split(b"\0")[:2]
+            self._fields.append((name, value))
+        elif command in (b"B", b"E") and len(self._body) <= LARGEST:
+            self._body += data
+        self.begun = self.begun or command in (b"L", b"B", b"E")
+        if command == b"E":
+            answers = [*await self._changes(), b"a"]
+            self._begin()
+        return answers
 
-        if self.decided:
-            self.begun = self.decided = False
-        if not (data := await self._reader.read(most)):
-            raise EndOfStream
-        return data
-
-    async def send(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
-
-    async def aclose(self) -> None:
-        self._writer.close()
-
-
-def _milter_filter(classify: Classify, connection: _MilterConnection) -> Any:
-    """The function that kilter runs for each message of a connection."""
-    from kilter.protocol import Accept
-    from kilter.protocol.messages import Header
-    from kilter.service import END
-    from kilter.service.options import AFTER, examine_body, examine_headers, examine_sender
-
-    # kilter.service needs two events that are not used here: without the sender it accepts no second message
-    # of a connection, and without the end of the header it loses a part of the body.
-    @examine_sender()
-    @examine_headers(can_respond=AFTER, can_add=True, can_modify=True)
-    @examine_body()
-    async def mark(session: Session) -> Accept:
-        header = []
+    async def _changes(self) -> list[bytes]:
+        """The changes of the header: the decision in place of earlier ones, the last first."""
+        if len(self._body) > LARGEST:
+            self._server.log_message(b"", "passes, for it has more than 64 MB", self._queue_id)
+            return []
+        header = b"".join(name + b": " + value + b"\n" for name, value in self._fields)
         try:
-            async with session.headers as fields:
-                async for field in fields:
-                    connection.begun = True
-                    header.append(field)
-            data = await _message(header, session)
-            if data is not None:
-                await change(header, await classify(data), session)
-        except Refused:
-            pass
-        finally:
-            connection.decided = True
-        return Accept()
-
-    async def change(header: list[Header], decision: Decision, session: Session) -> None:
-        for field in header:
-            if OWN_FIELD.match(f"\n{field.name}:".encode("utf-8", "replace")):
-                await session.headers.delete(field)
-        for line in textsvm_fields(decision):
-            name, _, value = line.partition(": ")
-            await session.headers.insert(Header(name, value.encode()), END)
-
-    return mark
-
-
-async def _message(header: list[Header], session: Session) -> bytes | None:
-    """The message with the line ends of local delivery; None if it is too large."""
-    parts, size = [field.name.encode() + b": " + bytes(field.value) + b"\n" for field in header], 0
-    parts.append(b"\n")
-    async with session.body as body:
-        async for chunk in body:
-            size += len(chunk)
-            if size <= LARGEST:
-                parts.append(bytes(chunk))
-    if size > LARGEST:
-        return None
-    return await asyncio.to_thread(lambda: b"".join(parts).replace(b"\r\n", b"\n"))
+            data = (header + b"\n" + self._body).replace(b"\r\n", b"\n")
+            decision = await self._server.classify(data, self._queue_id)
+        except Refused as error:
+            self._server.log_message(header, f"passes without a decision: {error}", self._queue_id)
+            return []
+        count, deletions = Counter[bytes](), list[bytes]()
+        for name in (name for name, _ in self._fields if OWN_FIELD.match(b"\n" + name + b":")):
+            count[name.lower()] += 1
+            deletions.insert(0, b"m" + count[name.lower()].to_bytes(4, "big") + name + b"\0\0")
+        added = (line.encode().partition(b": ") for line in textsvm_fields(decision))
+        return [*deletions, *(b"h" + name + b"\0" + value + b"\0" for name, _, value in added)]

@@ -38,6 +38,8 @@ _NEXT_FIELD = re.compile(rb"\n(?![ \t])")
 # The literal "\n" first: the search then runs at the speed of memchr.
 #: Fields that this program writes, which replace forged and earlier ones.
 OWN_FIELD = re.compile(rb"\n(?i:x-textsvm(?:-[a-z0-9-]{1,40})?|x-spam-flag)[ \t]*:")
+#: The Message-ID, or the end of the header.
+_MESSAGE_ID = re.compile(rb"\n(?:\r?\n|(?i:message-id)[ \t]*:\s*([!-~]{1,100}))")
 #: Fields that delivery, filters on the way and mail programs add or rewrite.
 DELIVERY = frozenset(
     b"received x-received return-path delivered-to x-delivered-to x-delivered x-original-to envelope-to "
@@ -168,6 +170,12 @@ class RawMessage:
             first = b""
         self._digest = sha.hexdigest()
         return self._digest
+
+
+def message_id(data: bytes) -> str:
+    """The Message-ID for a log: printable ASCII characters, at most 100."""
+    match = _MESSAGE_ID.search(b"\n" + data[: 1 << 16])
+    return ((match and match[1]) or b"message without Message-ID").decode()
 
 
 def _text_end(data: bytes) -> int:

@@ -20,6 +20,8 @@ import errno
 import json
 import os
 import pkgutil
+import re
+import select
 import signal
 import socket
 import stat
@@ -43,8 +45,8 @@ from typing import TYPE_CHECKING, TypeVar
 from textsvm.apps.mail import spamd
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.message import Message, read_message, shortened
-from textsvm.apps.mail.raw_message import RawMessage
-from textsvm.errors import InputError, os_errors
+from textsvm.apps.mail.raw_message import RawMessage, message_id
+from textsvm.errors import InputError, one_line, os_errors
 from textsvm.runtime.files import try_lock
 from textsvm.runtime.memory import return_freed_arrays, trim
 
@@ -52,9 +54,8 @@ if TYPE_CHECKING:
     from textsvm.apps.mail.filter import Decision
 
 _T = TypeVar("_T")
-Classify = Callable[[bytes], Awaitable["Decision"]]
 Close = Callable[[], Awaitable[None]]
-Interface = Callable[[Classify], Awaitable[Close]]
+Interface = Callable[["Server"], Awaitable[Close]]
 CLIENT_TIMEOUT = 60.0  #: Seconds for a client to send its request, and to read its answer
 STOP_TIMEOUT = 20.0  #: Seconds for requests in progress when the server ends
 FIRST_LINE_TIMEOUT = 0.2  #: Seconds for new clients to begin their request when the server ends
@@ -80,6 +81,7 @@ CPU_LIMIT = 30.0  #: Seconds of processor time for a message; the usual limits o
 REFRESH = 0.5  #: Seconds between updates of the model that decides, while lessons wait
 #: Increments of `nice`, by the name of the threads; small messages have none.
 PRIORITIES = {"medium": 5, "large": 10, "learn": 5}
+_ADDRESS = re.compile(r"[^\s<>:]+@[^\s<>:]+")
 _TOO_MANY = "too many large messages at once; try again"
 _connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 
@@ -101,7 +103,7 @@ class Server:
         end, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end.set)
-        closers = [await interface(self.classify) for interface in interfaces]
+        closers = [await interface(self) for interface in interfaces]
         for listener in sockets:
             listener.setblocking(False)
             listener.listen(BACKLOG)
@@ -116,9 +118,20 @@ class Server:
             listener.close()
         await self._finish()
 
-    async def classify(self, data: bytes) -> Decision:
+    async def classify(self, data: bytes, queue_id: str = "") -> Decision:
         """The decision on a message of a mail server; raise `Refused` if there is none."""
-        return await self._run(next(_connection_numbers), len(data), partial(self.filter.classify, data))
+        return await self._run(next(_connection_numbers), len(data), partial(self._decide, data, queue_id))
+
+    def _decide(self, data: bytes, name: str = "") -> Decision:
+        start = time.monotonic()
+        decision = self.filter.classify(data)
+        words = f"{decision.kind} {decision.score:.6f} {decision.category}".rstrip()
+        self.log_message(data, f"{words}, {1000 * (time.monotonic() - start):.0f} ms", name)
+        return decision
+
+    def log_message(self, data: bytes, sentence: object, name: str = "") -> None:
+        """Log a line about a message: its queue id or Message-ID, and no address."""
+        self.log(f"{name or message_id(data)}: {_ADDRESS.sub('(address)', str(sentence))}")
 
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
@@ -175,6 +188,7 @@ class Server:
                 answer = await self._answer(client, request, data)
                 del data
             except spamd.Refused as error:
+                self.log_message(client.message.getvalue(), f"refused: {error}")
                 answer = [spamd.refusal(error)]
                 error.__traceback__ = None  # its frames hold the message
                 self._release(client)
@@ -243,12 +257,16 @@ class Server:
         return await self._run(client.process, len(data), partial(self._check, client, request, data))
 
     def _check(self, client: _Client, request: spamd.Request, data: bytes) -> Sequence[bytes | memoryview]:
-        return client.send(spamd.check(request, data, self.filter))
+        return client.send(spamd.check(request, data, self._decide(data), self.filter))
 
     def _learn(self, request: spamd.Request, data: bytes) -> bytes:
         """Learn or forget a message; update the model that decides if no lesson waits or it is old."""
         try:
-            return spamd.tell(request, data, self.filter)
+            start, answer = time.monotonic(), spamd.tell(request, data, self.filter)
+            what = f"learnt as {request.kind}" if request.set else "forgotten"
+            state = "" if b"\r\nDid" in answer else " before"
+            self.log_message(data, f"{what}{state}, {1000 * (time.monotonic() - start):.0f} ms")
+            return answer
         finally:
             if self._lessons <= 1 or time.monotonic() - self._refreshed >= REFRESH:
                 try:
@@ -258,17 +276,15 @@ class Server:
                 self._refreshed = time.monotonic()
 
     async def _run(self, process: int, size: int, work: Callable[[], _T], pool: _Threads | None = None) -> _T:
-        """Result of work on a message of this size; every error is logged and becomes `Refused`."""
+        """Result of work on a message of this size; every error becomes `Refused`, which callers log."""
         try:
             return await (pool or self._pool(size)).run(process, size, work)
         except spamd.Refused:
             raise
         except (InputError, MemoryError) as error:
             message = str(error) or "out of main memory: a message was not processed"
-            self.log(message)
             raise spamd.Refused(spamd.EX_TEMPFAIL, message) from error
         except Exception as error:
-            self.log(f"a message was not processed: {error!r}")
             raise spamd.Refused(spamd.EX_SOFTWARE, repr(error)) from error
 
     def _pool(self, size: int) -> _Threads:
@@ -276,6 +292,13 @@ class Server:
         if size <= SMALL:
             return self._small
         return self._medium if size <= LARGE else self._large
+
+
+def log(line: str) -> None:
+    """Write a line to stderr, or drop it if the reader of a pipe is late: no mail waits for it."""
+    with suppress(OSError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, f"{one_line(line)}\n".encode("utf-8", "backslashreplace"))
 
 
 class _Threads:
@@ -591,7 +614,7 @@ def preload() -> None:
             spamd.tell(spamd.Request("TELL", 1.5, kind=verb, set=True), data, mail)
         mail.refresh()
         for verb in spamd.CHECKS:
-            spamd.check(spamd.Request(verb, 1.5), data, mail)
+            spamd.check(spamd.Request(verb, 1.5), data, mail.classify(data), mail)
         spamd.tell(spamd.Request("TELL", 1.5, remove=True), data, mail)
 
 

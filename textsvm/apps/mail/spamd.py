@@ -117,9 +117,8 @@ def tell(request: Request, data: bytes, mail: Filter) -> bytes:
     return f"SPAMD/1.1 0 EX_OK\r\n{result}Content-length: 0\r\n\r\n".encode()
 
 
-def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryview]:
+def check(request: Request, data: bytes, decision: Decision, mail: Filter) -> list[bytes | memoryview]:
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
-    decision = mail.classify(data)
     spam = _spam_field(request, decision)
     if request.verb == "CHECK":
         return [_head(spam, *_decision_fields(decision))]
