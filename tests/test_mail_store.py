@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import run
 from mails import learnt_kind, mail, taught_store, teach
 
 from textsvm.apps.mail import lessons as lesson_store
+from textsvm.apps.mail.client import NoAnswer, leave
 from textsvm.apps.mail.decision import Decision, kind_of
 from textsvm.apps.mail.features import (
     WeightVector,
@@ -27,11 +29,13 @@ from textsvm.apps.mail.features import (
     word_contributions,
 )
 from textsvm.apps.mail.filter import Filter, lesson_line, parse_lessons
-from textsvm.apps.mail.lessons import FILE, FORMAT, Lesson, Lessons, packed, unpacked
+from textsvm.apps.mail.lessons import CATEGORIES_FILE, FILE, FORMAT, Lesson, Lessons, packed, unpacked
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import raw_messages
 from textsvm.apps.mail.report import filter_report
+from textsvm.apps.mail.server import learn_spool, listen
 from textsvm.errors import InputError
+from textsvm.runtime.files import replacing
 from textsvm.solvers.online import OnlineMachine
 
 
@@ -382,6 +386,35 @@ def test_what_the_user_may_not_do_is_a_sentence(taught):
                 )
                 assert re.search(expected, said)
         folder.chmod(0o700)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
+def test_what_root_creates_belongs_to_the_owner_of_the_folder(tmp_path):
+    """Else the server of the store, another user, could not read or replace it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, 65534, 65533)
+    (tmp_path / "spam").write_bytes(mail("spam", 1))
+    (tmp_path / "ham").write_bytes(mail("ham", 1))
+    store = home / ".local" / "share" / "textsvm"
+    for words in (["--as", "spam", "spam"], ["--as", "ham", "ham"], ["--as", "orders", "ham"]):
+        result = run("mail", "learn", "--store", store, *words[:2], tmp_path / words[2])
+        assert result.returncode == 0, result.stderr
+    with Filter(store) as opened:
+        opened.learn(mail("ham", 2), "ham")
+        names = {file.name for file in store.iterdir()}
+        listen(store / "socket").close()
+        learn_spool(opened, store / "spool", print)
+        leave(os.fspath(store / "spool"), "ham", b"", NoAnswer())
+    replaced = store / "weights"
+    os.chown(replaced, 65532, 65531)
+    with replacing(replaced) as temporary:
+        temporary.write_bytes(b"")
+    assert {FILE, CATEGORIES_FILE, f"{FILE}-wal", f"{FILE}-shm", "weights", "weights-orders"} <= names
+    owners = {path: (path.lstat().st_uid, path.lstat().st_gid) for path in home.rglob("*")}
+    assert owners.pop(replaced) == (65532, 65531)
+    assert {*owners.values()} == {(65534, 65533)}, owners
+    assert {"socket", "socket.lock", "spool"} < {path.name for path in owners}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -108,7 +108,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb+") as stream:  # a delayed "no space left" must come before the replacement
             os.fsync(stream.fileno())
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else mode)
+        if target.exists():
+            before = target.stat()
+            mode = before.st_mode & 0o777
+            if os.name == "posix" and os.geteuid() == 0:  # others cannot give files away
+                os.chown(temporary, before.st_uid, before.st_gid)
+        temporary.chmod(mode)
         temporary.replace(target)
         sync_folder(target.parent)
     except OSError as error:

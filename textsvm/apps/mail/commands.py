@@ -469,7 +469,7 @@ def serve(
     ] = None,
     milter: Annotated[
         str | None,
-        option(f"Be a milter at a Unix socket or 127.0.0.1:PORT; {_EXTRA}.", metavar="PATH|PORT"),
+        option("Be a milter at a Unix socket or 127.0.0.1:PORT.", metavar="PATH|PORT"),
     ] = None,
     smtp: Annotated[
         int | None,

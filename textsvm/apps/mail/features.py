@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from textsvm.apps.mail.client import create_file
 from textsvm.errors import InputError
 from textsvm.text.byte_pmers import byte_pmers
 
@@ -124,7 +125,7 @@ class WeightVector(NamedTuple):
         from textsvm.runtime.files import replacing  # not above: `tempfile` takes 10 ms
 
         with suppress(OSError, InputError):
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # `replacing` keeps its mode
+            create_file(os.fspath(path))  # `replacing` keeps its mode and owner
             with replacing(path) as temporary, temporary.open("wb") as stream:
                 parts = checksum.to_bytes(16, "big"), self.keys.astype("<u8"), self.values.astype("<f4")
                 stream.write(_FILE_HEADER.pack(_MAGIC, _digest(*parts), parts[0], len(self.keys)))

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from textsvm.apps.mail.client import store_folder
+from textsvm.apps.mail.client import create_file, give_to_owner, store_folder
 from textsvm.errors import InputError, os_errors
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ _ERRORS = {
     "disk is full": "cannot be written: the disk is full; earlier lessons are kept",
     "readonly": "cannot be written: the file or its folder is read-only",
     "unable to open": "cannot be opened: its folder must exist and be writable",
-    "may not read": "cannot be opened: this user may not read the file",
+    "may not read": "cannot be opened: this user may not read it; `chown` it to the owner of its folder",
     "disk I/O": "cannot be read or written: the disk reports an error",
     "no such": f"is damaged (a table or column is missing): {_REPAIR}",
 }
@@ -527,15 +527,22 @@ def file_exists(path: Path) -> bool:
     return False
 
 
+def create_folder(path: Path, mode: int) -> None:
+    """Create a folder for the owner of its folder, unless it exists."""
+    with suppress(FileExistsError):
+        path.mkdir(mode)
+        if os.name == "posix":
+            give_to_owner(os.open(path, os.O_DIRECTORY | os.O_NOFOLLOW), os.path.dirname(path))
+
+
 def _create_file(path: Path) -> None:
     """Create an empty file and its folder for their owner alone, unless the file exists."""
     if file_exists(path):
         return
     with os_errors(f"cannot create the mail store {path}"):
-        if not path.parent.is_dir():
-            path.parent.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        for folder in [folder for folder in path.parents if not folder.is_dir()][::-1]:
+            create_folder(folder, 0o700 if folder == path.parent else 0o777)
+        create_file(os.fspath(path))
     from textsvm.runtime.files import sync_folder  # not above: `tempfile` takes 10 ms
 
     sync_folder(path.parent)

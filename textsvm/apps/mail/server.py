@@ -43,7 +43,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from textsvm.apps.mail import spamd
+from textsvm.apps.mail.client import create_file
 from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.lessons import create_folder
 from textsvm.apps.mail.message import Message, read_message, shortened
 from textsvm.apps.mail.raw_message import RawMessage, message_id
 from textsvm.errors import InputError, one_line, os_errors
@@ -533,7 +535,8 @@ def listen(path: Path) -> socket.socket:
         raise InputError(f"{path} is too long for a socket (107 bytes); give a shorter --socket")
     with os_errors(f"cannot listen at {path}"):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        create_file(f"{path}.lock")
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CLOEXEC)
         if not try_lock(lock):
             raise _already_running(path)
         clear_socket(path)
@@ -542,6 +545,9 @@ def listen(path: Path) -> socket.socket:
             listener.bind(os.fspath(path))
         finally:
             os.umask(mask)
+        if os.geteuid() == 0:  # clients and later servers may be those of the folder's owner
+            owner = path.parent.stat()
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
         listener.listen(BACKLOG)
         return listener
 
@@ -624,7 +630,7 @@ def learn_spool(mail: Filter, folder: Path, log: Callable[[str], None]) -> None:
     The folder is created for them. A message that is not learnt stays, and the log says why.
     """
     with suppress(OSError):
-        folder.mkdir(mode=0o700)
+        create_folder(folder, 0o700)
     n = 0
     for path in sorted(folder.glob("[0-9]*.*.*")):
         kind = path.name.split(".", 2)[2]
