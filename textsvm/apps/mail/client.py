@@ -280,7 +280,7 @@ def create_file(path: str) -> None:
 
 
 def give_to_owner(handle: int, folder: str) -> None:
-    """Close a new file; one of root is given to the owner of its folder, as the server of the store."""
+    """Close a new file; a file of root is given to the owner of its folder, as the server of the store."""
     try:
         if os.name == "posix" and os.geteuid() == 0:
             owner = os.stat(folder or ".")

@@ -110,7 +110,7 @@ def read_messages(files: list[str] | None, skipped: list[str]) -> Iterator[tuple
 
 
 def warn_skipped(console: Console, skipped: list[str]) -> None:
-    """Say what was not read."""
+    """Say which files were not read."""
     for sentence in skipped[:_SHOWN]:
         console.warn(f"skipped: {sentence}")
     if len(skipped) > _SHOWN:

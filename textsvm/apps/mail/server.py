@@ -553,7 +553,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def clear_socket(path: Path) -> None:
-    """Remove the socket of a server that has died; raise InputError if one lives."""
+    """Remove the socket of a server that has died; raise InputError if it lives."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
