@@ -358,6 +358,18 @@ def test_devices():
     assert "cpu" in run("devices").stdout.decode()
 
 
+def test_a_million_symbols(tmp_path):
+    lines = [{"text": f"{word} {i}", "label": word} for i in range(20) for word in ("banana", "monday")]
+    lines.append({"text": "banana " * 143_000, "label": "banana"})
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for kernel in ("spectrum", "edit"):
+        result = run("train", path, "--kernel", kernel, "-o", tmp_path / "m", "--json")
+        assert result.returncode == 0, result.stderr.decode()
+        assert json.loads(result.stdout)["n_train"] == 41
+    assert "1,001,000 symbols" in result.stderr.decode()
+
+
 def in_ascii(*arguments):
     """Run textsvm where output can only be ASCII."""
     return run_fresh(*arguments, env={"PYTHONIOENCODING": "ascii"})

@@ -560,6 +560,40 @@ train t.csv --weights w  =>  line 2: the weight is ''  =>  text,label,w\naaaaa,x
 train t.csv --regress y  =>  no document of .* has a number in column 'y'  =>  text,y\naaaaa,\nbbbbb,\n
 train t.csv --regress y  =>  line 2: the target is 'inf'  =>  text,y\naaaaa,inf\nbbbbb,1\n
 train t.jsonl  =>  'label' .*no label  =>  {"text": "a", "label": [["x"]]}\n
+train n  =>  --level 1 \(Goethe, Schiller\) or --level 2  =>  $UNEVEN
+cv n  =>  --level 1 \(Goethe, Schiller\) or --level 2  =>  $UNEVEN
+tune n --kernel spectrum:1-3  =>  --level 1 \(Goethe, Schiller\) or --level 2  =>  $UNEVEN
+compare n  =>  --level 1 \(Goethe, Schiller\) or --level 2  =>  $UNEVEN
+evaluate m.textsvm n  =>  --level 1 \(Goethe, Schiller\) or --level 2  =>  $UNEVEN
+corpus n  =>  --level 1 \(Goethe, Schiller\) or --level 2  =>  $UNEVEN
+doubts n  =>  --level 1 \(Goethe, Schiller\) or --level 2  =>  $UNEVEN
+train t.csv --encoding latin1  =>  t\.csv begins with the byte order mark of UTF-8.*leave out --encoding
+    =>  $f"\ufeff{labelled('a', 'b').decode()}".encode('utf-8')
+train t.csv --encoding cp1251  =>  t\.csv begins with the byte order mark of UTF-16-LE.*leave out --encoding
+    =>  $f"\ufeff{labelled('a', 'b').decode()}".encode('utf-16-le')
+train t.csv --encoding utf-8  =>  t\.csv begins with the byte order mark of UTF-16-BE.*leave out --encoding
+    =>  $f"\ufeff{labelled('a', 'b').decode()}".encode('utf-16-be')
+train t.csv --encoding utf-16-be
+    =>  t\.csv begins with the byte order mark of UTF-16-LE.*leave out --encoding
+    =>  $f"\ufeff{labelled('a', 'b').decode()}".encode('utf-16-le')
+train t.jsonl  =>  line 1: 'text' is a list or an object, no text.*--text text.title
+    =>  {"text": {"title": "a"}, "label": "b"}\n
+train t.jsonl  =>  line 1: 'label' .*--label label.name  =>  {"text": "a", "label": {"name": "b"}}\n
+train t.jsonl  =>  line 1: 'text' is a list  =>  {"text": ["a", "b"], "label": "b"}\n
+train t.jsonl  =>  line 1: 'label' is a list  =>  {"text": "a", "label": [{"name": "b"}]}\n
+train t.jsonl  =>  line 2: 'text' is a list or an object
+    =>  {"text": "a", "label": "b"}\n{"text": {"x": "a"}, "label": "b"}\n
+train t.jsonl --text a.b  =>  line 1: 'a.b' is a list or an object.*--text a.b.c
+    =>  {"a": {"b": {"c": "x"}}, "label": "b"}\n
+predict m.textsvm t.txt  =>  its text is empty; correct  =>  \x20\t\x20\n\n  =>  1
+predict m.textsvm t.txt  =>  its text is empty; correct  =>  \xe2\x80\x8b\xef\xbb\xbf \xc2\xa0  =>  1
+predict m.textsvm t.txt  =>  its text is empty; correct  =>  \xef\xbb\xbf  =>  1
+predict m.textsvm t.csv  =>  t\.csv holds no document  =>  text,label\n
+predict m.textsvm t.csv  =>  t\.csv is empty  =>  \xef\xbb\xbf
+predict m.textsvm t.csv  =>  1 of the rows got no label  =>  text\n\xe2\x80\x8b\nfine\n  =>  2
+predict m.textsvm t.txt  =>  its text is empty; correct  =>  \n\n\n  =>  1
+predict m.textsvm n/a.txt  =>  is empty  =>  ${'n/a.txt': b''}
+predict m.textsvm n/a.txt  =>  its text is empty; correct  =>  \x20\x20\n  =>  1
 """
 #: Commands that are wrong usage.
 WRONG_USAGE = r"""
@@ -808,6 +842,61 @@ predict m.textsvm t.csv --output-format csv  =>  predicted_label_2
     =>  label,predicted_label,text\ngood,bad,fine\n  =>  2
 predict m.textsvm t.csv --table header=no --text 1 --output-format csv  =>  no header.*label and confidence
     =>  fine,1\npoor,2\n  =>  2
+train t  =>  note: good/x\.docx: left out: it is a Word document  =>  ${f"t/good/{'x.docx'}": DOCX} | FOLDER
+train t  =>  note: good/x\.odt: left out: it is a LibreOffice document
+    =>  ${f"t/good/{'x.odt'}": ODT} | FOLDER
+train t  =>  note: good/x\.pdf: left out: it is binary  =>  ${f"t/good/{'x.pdf'}": b'%PDF-1.7\n'} | FOLDER
+train t  =>  note: good/x\.jpg: left out: it is binary
+    =>  ${f"t/good/{'x.jpg'}": b'\xff\xd8\xff\xe0' + bytes(99)} | FOLDER
+train t  =>  note: good/x\.doc: left out: it is binary  =>  ${f"t/good/{'x.doc'}": OLE} | FOLDER
+train t  =>  note: good/1\.txt\~: left out: it is the backup of an editor
+    =>  ${f"t/good/{'1.txt~'}": b'old'} | FOLDER
+train t  =>  note: good/\#1\.txt\#: left out: it is the backup of an editor
+    =>  ${f"t/good/{'#1.txt#'}": b'old'} | FOLDER
+corpus t.csv --json --encoding utf8  =>  40 rows  =>  $f"\ufeff{labelled('a', 'b').decode()}".encode('utf-8')
+corpus t.csv --json --encoding utf-16  =>  40 rows
+    =>  $f"\ufeff{labelled('a', 'b').decode()}".encode('utf-16-le')
+corpus t.csv --json --encoding utf-16-be  =>  40 rows
+    =>  $f"\ufeff{labelled('a', 'b').decode()}".encode('utf-16-be')
+train t.csv  =>  '1' and '1.0' are the same number  =>  $labelled(*('1', '1.0', '2'))
+train t.csv  =>  '1' and '01' are the same number  =>  $labelled(*('1', '01', '2'))
+train t.csv  =>  'ham' and 'HAM' differ only in case  =>  $labelled(*('ham', 'HAM', 'spam'))
+train t.csv  =>  differ only in case or spaces  =>  $labelled(*('a b', 'a  b', 'c'))
+train t.csv  =>  differ only in case or spaces  =>  $labelled(*('A > B', 'A>B', 'c'))
+train t.csv  =>  differ only in case  =>  $labelled(*('A', 'Ａ', 'b'))
+train t.csv  =>  40 documents of 2 classes.*|'nan': a class like others  =>  $labelled('nan', 'other')
+train t.csv  =>  40 documents of 2 classes.*|'NA': a class like others  =>  $labelled('NA', 'other')
+train t.csv  =>  40 documents of 2 classes.*|'None': a class like others  =>  $labelled('None', 'other')
+train t.csv  =>  40 documents of 2 classes.*|'null': a class like others  =>  $labelled('null', 'other')
+train t.csv  =>  40 documents of 2 classes.*|'NaN': a class like others  =>  $labelled('NaN', 'other')
+train t.csv  =>  2 texts are 'nan'.*an empty cell is a missing text
+    =>  $table([('good', 'nan')] * 2 + ROWS, COLUMNS)
+corpus --json t.csv  =>  3 texts are 'N/A'.*an empty cell is a missing text
+    =>  $table([('good', 'N/A')] * 3 + ROWS, COLUMNS)
+predict m.textsvm t.csv  =>  2 texts are 'null'.*an empty cell is a missing text
+    =>  $table([('good', 'null')] * 2 + ROWS, COLUMNS)  =>  42
+train t.csv  =>  numbers with a fraction .*--regress COLUMN predicts numbers
+    =>  $labelled(*('1.9', '2', '3.5'))
+train t.csv  =>  numbers with a fraction .*--regress COLUMN predicts numbers, whose decimals have a point
+    =>  $labelled(*('2,3', '1', '4,5'))
+train t.csv --kernel fast -o new.textsvm  =>  warning: .*'ham' and 'HAM' differ
+    =>  $labelled(*('ham', 'HAM', 'spam'))  =>    =>  ; next: check the labels
+train t.csv --kernel spectrum:2 -q --json -o new.textsvm  =>  warning: .*'ham' and 'HAM' differ
+    =>  $labelled(*('ham', 'HAM', 'spam'))  =>    =>  "warnings": \[\s*"[^]]*'ham' and 'HAM' differ
+train t.csv --kernel fast -o new.textsvm  =>  warning: .*'1' and '1.0' are the same
+    =>  $labelled(*('1', '1.0', '2'))  =>    =>  ; next: check the labels
+train t.csv --kernel spectrum:2 -q --json -o new.textsvm  =>  warning: .*'1' and '1.0' are the same
+    =>  $labelled(*('1', '1.0', '2'))  =>    =>  "warnings": \[\s*"[^]]*'1' and '1.0' are the same
+train t.csv --kernel fast -o new.textsvm  =>  warning: .*'nan': a class like others
+    =>  $labelled(*('nan', 'spam'))  =>    =>  ; next: check the labels
+train t.csv --kernel spectrum:2 -q --json -o new.textsvm  =>  warning: .*'nan': a class like others
+    =>  $labelled(*('nan', 'spam'))  =>    =>  "warnings": \[\s*"[^]]*'nan': a class like others
+update m.textsvm t.csv -o new2.textsvm --json  =>  'good' and 'GOOD' differ only in case
+    =>  $table([(('GOOD', 'bad')[i % 2], f'{text} more') for i, (_, text) in enumerate(ROWS)], COLUMNS)
+update m.textsvm t.csv -o new2.textsvm --json  =>  differ only in case
+    =>  $table([(('ｇood', 'bad')[i % 2], f'{text} more') for i, (_, text) in enumerate(ROWS)], COLUMNS)
+update m.textsvm t.csv -o new2.textsvm --json  =>  read t.csv: 40 rows.*label \(2\)
+    =>  $table([(('good\u200b', 'bad')[i % 2], f'{text} more') for i, (_, text) in enumerate(ROWS)], COLUMNS)
 """
 MISTAKES = [
     # Paths
@@ -832,18 +921,6 @@ MISTAKES = [
         ]
     ),
     # Folders in folders
-    *(
-        Mistake(f"{command} n {rest}", r"--level 1 \(Goethe, Schiller\) or --level 2", UNEVEN)
-        for command, rest in [
-            ("train", ""),
-            ("cv", ""),
-            ("tune", "--kernel spectrum:1-3"),
-            ("compare", ""),
-            ("evaluate m.textsvm", ""),
-            ("corpus", ""),
-            ("doubts", ""),
-        ]
-    ),
     Mistake("train n", r"--level 1 \(a, b\) or --level 2 \(x\)", tree("n", "a", "a/x", "b")),
     Mistake("train n/a n/b", r"--level 1 \(a, b\) or --level 2 \(x, y\)", tree("n", "a/x", "a/y", "b/x")),
     Mistake("train n", "--level 1 .* --level 2 .* or --level 3", tree("n", "a/x/1", "a/x/2", "b/y/1")),
@@ -855,22 +932,6 @@ MISTAKES = [
     # Plain text
     Mistake("label t.txt -o l.jsonl --labels a,b", "t.txt is one text; --format lines", b"a fine day\n" * 40),
     # Spreadsheets and documents
-    *(
-        Note(
-            "train t",
-            f"note: good/{re.escape(name)}: left out: it is {says}",
-            {f"t/good/{name}": content} | FOLDER,
-        )
-        for name, content, says in [
-            ("x.docx", DOCX, "a Word document"),
-            ("x.odt", ODT, "a LibreOffice document"),
-            ("x.pdf", b"%PDF-1.7\n", "binary"),
-            ("x.jpg", b"\xff\xd8\xff\xe0" + bytes(99), "binary"),
-            ("x.doc", OLE, "binary"),
-            ("1.txt~", b"old", "the backup of an editor"),
-            ("#1.txt#", b"old", "the backup of an editor"),
-        ]
-    ),
     # Formats of other programs
     Mistake("train t.arrow", "t\\.arrow cannot be read", arrow(ipc.new_file)[:-50]),
     *(
@@ -887,27 +948,6 @@ MISTAKES = [
             ("{'a', 'b'}", "{'c'}"),
             ("['a' 'b']", "['c']"),
         ]
-    ),
-    *(
-        Mistake(
-            f"train t.csv --encoding {charset}",
-            f"t\\.csv begins with the byte order mark of {mark.upper()}.*leave out --encoding",
-            f"\ufeff{labelled('a', 'b').decode()}".encode(mark),
-        )
-        for charset, mark in [
-            ("latin1", "utf-8"),
-            ("cp1251", "utf-16-le"),
-            ("utf-8", "utf-16-be"),
-            ("utf-16-be", "utf-16-le"),
-        ]
-    ),
-    *(
-        Note(
-            f"corpus t.csv --json --encoding {charset}",
-            "40 rows",
-            f"\ufeff{labelled('a', 'b').decode()}".encode(mark),
-        )
-        for charset, mark in [("utf8", "utf-8"), ("utf-16", "utf-16-le"), ("utf-16-be", "utf-16-be")]
     ),
     Mistake(f"train {SAMPLES}/mail.tar.gz --encoding cp1251", "names its charsets; leave out --encoding"),
     # Tables beside other files
@@ -932,29 +972,6 @@ MISTAKES = [
     Mistake("train t.csv", "t\\.csv.*(header|--text)", table(ROWS, ("mood", "remark"))),
     Mistake(f"mail learn --as {'x' * 41} --store s", "up to 40", code=3),
     Mistake(f"train {SAMPLES}/mail.tar.gz --label text", "mail.*column"),
-    *(
-        Mistake(f"train t.jsonl {options}", says, json_lines(*rows))
-        for options, says, rows in [
-            (
-                "",
-                "line 1: 'text' is a list or an object, no text.*--text text.title",
-                [{"text": {"title": "a"}, "label": "b"}],
-            ),
-            ("", "line 1: 'label' .*--label label.name", [{"text": "a", "label": {"name": "b"}}]),
-            ("", "line 1: 'text' is a list", [{"text": ["a", "b"], "label": "b"}]),
-            ("", "line 1: 'label' is a list", [{"text": "a", "label": [{"name": "b"}]}]),
-            (
-                "",
-                "line 2: 'text' is a list or an object",
-                [{"text": "a", "label": "b"}, {"text": {"x": "a"}, "label": "b"}],
-            ),
-            (
-                "--text a.b",
-                "line 1: 'a.b' is a list or an object.*--text a.b.c",
-                [{"a": {"b": {"c": "x"}}, "label": "b"}],
-            ),
-        ]
-    ),
     # Labels
     *(
         Mistake(
@@ -975,38 +992,6 @@ MISTAKES = [
     Mistake("train t.csv", "t\\.csv.*no labels", table([("", t) for _, t in ROWS], ("label", "text"))),
     Mistake("train t.csv", "class|document", table(ROWS[:1], ("label", "text"))),
     *(
-        Note("train t.csv", says, labelled(*names))
-        for names, says in [
-            (("1", "1.0", "2"), "'1' and '1.0' are the same number"),
-            (("1", "01", "2"), "'1' and '01' are the same number"),
-            (("ham", "HAM", "spam"), "'ham' and 'HAM' differ only in case"),
-            (("a b", "a  b", "c"), "differ only in case or spaces"),
-            (("A > B", "A>B", "c"), "differ only in case or spaces"),
-            (("A", "\uff21", "b"), "differ only in case"),
-        ]
-    ),
-    *(
-        Note(
-            "train t.csv",
-            rf"40 documents of 2 classes.*|'{name}': a class like others",
-            labelled(name, "other"),
-        )
-        for name in ["nan", "NA", "None", "null", "NaN"]
-    ),
-    *(
-        Note(
-            f"{command} t.csv",
-            f"{n} texts are {name!r}.*an empty cell is a missing text",
-            table([("good", name)] * n + ROWS, COLUMNS),
-            rows=rows,
-        )
-        for command, name, n, rows in [
-            ("train", "nan", 2, 1),
-            ("corpus --json", "N/A", 3, 1),
-            ("predict m.textsvm", "null", 2, 42),
-        ]
-    ),
-    *(
         Note(
             f"train t.csv {options} -o new.textsvm",
             "class of a single document|copies" if title == "copies" else "a class of a single document",
@@ -1017,60 +1002,9 @@ MISTAKES = [
         for options in ("--kernel fast", "--kernel spectrum:2", "--kernel spectrum:2 --calibrate sigmoid")
     ),
     Note("train reviews.csv", "", prints="right on documents held out"),
-    *(
-        Note(
-            "train t.csv",
-            f"numbers with a fraction .*--regress COLUMN predicts numbers{more}",
-            labelled(*numbers),
-        )
-        for numbers, more in [
-            (("1.9", "2", "3.5"), ""),
-            (("2,3", "1", "4,5"), ", whose decimals have a point"),
-        ]
-    ),
-    *(
-        Note(
-            f"train t.csv {options} -o new.textsvm",
-            f"warning: .*{says}",
-            labelled(*names),
-            prints=rf'"warnings": \[\s*"[^]]*{says}' if "--json" in options else "; next: check the labels",
-        )
-        for names, says in [
-            (("ham", "HAM", "spam"), "'ham' and 'HAM' differ"),
-            (("1", "1.0", "2"), "'1' and '1.0' are the same"),
-            (("nan", "spam"), "'nan': a class like others"),
-        ]
-        for options in ("--kernel fast", "--kernel spectrum:2 -q --json")
-    ),
     Note("cv t.csv", "'ham' and 'HAM' differ only in case", labelled("ham", "HAM"), rows=23),
-    *(
-        Note(
-            "update m.textsvm t.csv -o new2.textsvm --json",
-            says,
-            table([(names[i % 2], f"{text} more") for i, (_, text) in enumerate(ROWS)], COLUMNS),
-        )
-        for names, says in [
-            (("GOOD", "bad"), "'good' and 'GOOD' differ only in case"),
-            (("\uff47ood", "bad"), "differ only in case"),
-            (("good\u200b", "bad"), "read t.csv: 40 rows.*label \\(2\\)"),
-        ]
-    ),
     Mistake("evaluate m.textsvm t.csv", "t\\.csv.*label", table([(b,) for _, b in ROWS], ("text",))),
     # Rows
-    *(
-        Mistake(f"predict m.textsvm {name}", says, {name: content}, rows=rows)
-        for name, content, says, rows in [
-            ("t.txt", b" \t \n\n", "its text is empty; correct", 1),
-            ("t.txt", "\u200b\ufeff \u00a0".encode(), "its text is empty; correct", 1),
-            ("t.txt", b"\xef\xbb\xbf", "its text is empty; correct", 1),
-            ("t.csv", b"text,label\n", r"t\.csv holds no document", 0),
-            ("t.csv", b"\xef\xbb\xbf", r"t\.csv is empty", 0),
-            ("t.csv", "text\n\u200b\nfine\n".encode(), "1 of the rows got no label", 2),
-            ("t.txt", b"\n\n\n", "its text is empty; correct", 1),
-            ("n/a.txt", b"", "is empty", 0),
-            ("n/a.txt", b"  \n", "its text is empty; correct", 1),
-        ]
-    ),
     Mistake("train t.csv", "t\\.csv.*binary", b"label,text\ngood,\x00\x00\x00\x00\x00\x00\x00\x00\n" * 9),
     Mistake(f"compare reviews.csv --encoder b=c {FAST}", "encoder b=c is not there", code=2),
     Mistake(f"compare reviews.csv --encoder . {FAST}", "is no encoder", code=2),
