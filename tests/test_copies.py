@@ -105,6 +105,15 @@ def test_control_characters_are_no_letters():
     assert a == b
 
 
+def test_compiled_digests_are_those_of_blake2b():
+    """Also at the borders of its blocks of 128 bytes."""
+    sizes = np.array([0, 1, 127, 128, 129, 0, 255, 256, 257, 1000, *range(90)])
+    letters, ends = np.random.default_rng(0).integers(0, 256, sizes.sum()).astype(np.uint8), sizes.cumsum()
+    compiled = copies._blake2b_of(letters, ends, copies._BLAKE2B_IV, copies._BLAKE2B_SIGMA)
+    rows = np.split(letters, ends[:-1])
+    assert compiled.tolist() == [copies._blake2b(row.tobytes()) if len(row) else 0 for row in rows]
+
+
 @pytest.mark.parametrize("hidden", ["\u200b", "\ufe0f", "\u00ad", "\u0085", "\U000e0041", "\u2062"])
 def test_no_invisible_character_hides_a_copy(hidden):
     a, b = text_digests(["a fine day", f"a fi{hidden}ne day"])
