@@ -187,8 +187,9 @@ def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
     others = {name: vars(table)[name] for name in ("id", "skip_invalid", "sheet", "encoding")}
     others |= table.form
     on_columns = kernel is not None and structure_of(kernel).reads_tables
-    if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
-        return _columns_of(kernel, table.vectors is not None) | others
+    if isinstance(kernel, Kernel) and table.numbers is None and on_columns:
+        named = {"text": table.text} if table.text else {}
+        return _columns_of(kernel, table.vectors is not None) | named | others
     text: list[str] | str | None = table.text
     if text and not (len(text) > 1 or table.vectors or on_columns):
         text = text[0]

@@ -568,12 +568,10 @@ def _named_columns(
 ) -> list[str]:
     """The columns of a role by their names in the table; InputError if a column is missing or ambiguous."""
     names = table.names
-    if isinstance(column, str):
-        if column in names and column not in table.repeated:
-            return [column]
-        column = tuple(column.split(",")) if role in ("text", "numbers", "label") else (column,)
-    columns = []
-    for name in map(str.strip, column):
+    columns, whole = [], [column] if isinstance(column, str) else column
+    several = role in ("text", "numbers", "label")
+    parts = (name.split(",") if several and name not in names else [name] for name in whole)
+    for name in map(str.strip, chain.from_iterable(parts)):
         if name in table.repeated:
             raise InputError(f"{file} has several columns {name!r}; {_RENAME}")
         if name in names:
