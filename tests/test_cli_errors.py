@@ -594,6 +594,36 @@ predict m.textsvm t.csv  =>  1 of the rows got no label  =>  text\n\xe2\x80\x8b\
 predict m.textsvm t.txt  =>  its text is empty; correct  =>  \n\n\n  =>  1
 predict m.textsvm n/a.txt  =>  is empty  =>  ${'n/a.txt': b''}
 predict m.textsvm n/a.txt  =>  its text is empty; correct  =>  \x20\x20\n  =>  1
+train reviews.csv --kernel gap:2+spectrum:5000  =>  shorter than p = 5000 of its part spectrum:5000
+predict few.textsvm reviews.csv --none 0.05  =>  --calibrate
+doubts t.csv --text text  =>  has no labels  =>  text\na\nb\n
+train absent.csv --without-texts --kernel edit  =>  spectrum kernels, linear kernels and sums of them can
+train absent.csv --without-texts --kernel gap:3  =>  spectrum kernels, linear kernels and sums of them can
+train absent.csv --without-texts --kernel gapped  =>  spectrum kernels, linear kernels and sums of them can
+train absent.csv --without-texts --kernel spectrum:2*spectrum:3  =>  spectrum kernels, linear kernels and
+train t.jsonl --multilabel  =>  no document has a label
+    =>  {"text": "a", "labels": []}\n{"text": "b", "labels": []}\n
+compare t.csv --holdout 0.5 -q  =>  cannot be trained on 2 documents  =>  text,label\nq,x\nz,y\nw,x\nv,y\n
+train reviews.csv --kernel bounded-gap:3 --memory 9kB --solver features  =>  need about
+train reviews.csv --vectors two.npy  =>  4 vectors and
+train wide.npy -o new.textsvm  =>  wide\.npy has no labels; give them in a separate file, --labels
+train two.npy --labels classes.txt -o new.textsvm  =>  40 labels, and
+train reviews.csv --kernel gaussian:gamma=0.3  =>  holds texts, and the kernel
+train two.libsvm --kernel gap  =>  holds vectors, and the kernel compares texts
+train two.libsvm --kernel a=gap  =>  as libsvm, which has no column 'a'
+train reviews.csv --numbers hours -o new.textsvm  =>  no column 'hours'
+train reviews.csv --numbers label --text text -o new.textsvm  =>  line 2: 'label'
+train bad.svm -o new.textsvm  =>  bad\.svm, line 2, column 3: '-1:1' is not  =>  1 1:1\n1 -1:1\n
+train two.libsvm --kernel gaussian:gamma=0.3 --without-texts  =>  without its support vectors
+train x.fa -o new.textsvm  =>  x\.fa has no labels: the header of record 1, a, names none
+    =>  >a\nACGT\n>b\nAACC\n
+train x.fa --label class -o new.textsvm  =>  the header of record 1, a, names none
+    =>  >a 1\nACGT\n>b 0\nAACC\n
+train x.fa --kernel gapped:6,m=2,canonical  =>  record b of .*x\.fa has the letter 'E', and a canon
+    =>  >a label=x\nACGT\n>b label=y\nAAEC\n
+train x.fa -o new.textsvm  =>  x\.fa, line 1: 'AC' stands before the first >  =>  AC\n>a label=x\nACGT\n
+train x.fa -o new.textsvm  =>  record 1 \(line 1\) left out: 'a label=x' has no sequence  =>  >a label=x\n
+train x.fa -o new.textsvm  =>  record 1 \(line 1\) has ';', which is no letter  =>  >a label=x\nAC;T\n
 """
 #: Commands that are wrong usage.
 WRONG_USAGE = r"""
@@ -739,6 +769,48 @@ predict m.textsvm reviews.csv -o out.xlsx --output-format csv  =>  do not go tog
 predict m.textsvm reviews.csv --all-classes  =>  --all-classes is for tables
 predict m.textsvm reviews.csv -o there.xlsx  =>  there\.xlsx is there and is not certain  =>  body\nlunch\n
 predict m.textsvm reviews.csv -o there.csv  =>  is there and is not predictions as CSV  =>  body\nlunch\n
+compare reviews.csv --kernel spectrum:9-3  =>  --kernel spectrum:9-3: '9-3' is no option in spectrum:9-3
+compare reviews.csv --kernel words:1+gap:4,idf  =>  'idf' is no option in gap:4,idf
+compare reviews.csv --kernel sum  =>  'sum' is no kernel
+compare reviews.csv --kernel edit:gamma=-1  =>  --kernel edit:gamma=-1: gamma=-1\.0
+compare reviews.csv --holdout 1  =>  --holdout must be between 0 and 1, got 1
+compare reviews.csv --cv 1  =>  --cv must be at least 2, got 1
+compare reviews.csv --cv 3 --holdout 0.5  =>  do not go together
+compare reviews.csv --report x.md  =>  must end in \.html
+compare reviews.csv --report no/x.html  =>  does not exist
+compare reviews.csv --device gpu  =>  device
+train reviews.csv --kernel spectrum:2+gop:3  =>  --kernel spectrum:2\+gop:3: 'gop' is no kernel; take one of
+tune reviews.csv --kernel spectrum:2-4 --p 3  =>  --p does not go with --kernel spectrum:2-4
+train reviews.csv --kernel spectrum:2 --kernel gap:2  =>  2 kernels
+train reviews.csv --kernel sum  =>  --kernel sum is not one of spectrum, edit, gap
+predict sure.textsvm reviews.csv --coverage 2  =>  --coverage 2
+doubts reviews.csv --report d.md  =>  must end in \.html
+doubts reviews.csv -o reviews.csv --force  =>  would replace the corpus
+cv reviews.csv --multilabel --positive good  =>  --multilabel and --positive do not go together
+cv stars.csv --multilabel --regress stars  =>  --multilabel and --regress do not go together
+train reviews.csv --label-separator ';'  =>  needs --multilabel
+train reviews.csv --multilabel --one-class good  =>  one-class
+train reviews.csv --multilabel --calibrate sigmoid  =>  calibrat
+train reviews.csv --multilabel --multiclass ovr  =>  multiclass
+train reviews.csv --solver x  =>  --solver.*'?x'? is not one of '?auto'?, '?gram'?, '?features
+train reviews.csv --solver features --multiclass crammer-singer  =>  crammer-singer
+train reviews.csv --solver features --kernel gap:2  =>  no list of features
+cv reviews.csv --solver features  =>  --solver
+label reviews.csv --import reviews.csv --export x.csv  =>  --import and --export do not go together
+label reviews.csv --export x.csv --multilabel -o x  =>  --export opens no page: of the page's options it takes
+label reviews.csv --export x.csv --multilabel --labels a,b  =>  options it takes --multilabel alone
+label reviews.csv --export x.csv --multilabel --strategy random  =>  options it takes --multilabel alone
+label reviews.csv --export x.csv --multilabel --port 8001  =>  options it takes --multilabel alone
+label reviews.csv -o x.jsonl --relevant good --strategy random
+    =>  has an order of its own: leave out --strategy
+label reviews.csv  =>  name the file of labels
+label reviews.csv --export x  =>  not one of \.csv, \.jsonl
+label reviews.csv --export reviews.csv --force  =>  would replace
+label reviews.csv -o other.jsonl  =>  is not labels  =>  {"a": 1}\n
+export m.textsvm -o m.onyx  =>  m\.onyx is not one of \.html
+export m.textsvm  =>  -o
+export m.textsvm -o folder  =>  give the format \(--to\)
+export m.textsvm --to bin -o m.textsvm --force  =>  would replace the model
 """
 #: Commands of mail that fail.
 MAIL_FAILS = r"""

@@ -93,29 +93,6 @@ def test_a_record_of_one_letter_is_read_like_any_other(model, tmp_path):
     report("train", tmp_path / "x.fa", *KERNEL, "-o", tmp_path / "m")
 
 
-@pytest.mark.parametrize(
-    ("content", "options", "message"),
-    [
-        (">a\nACGT\n>b\nAACC\n", [], "x.fa has no labels: the header of record 1, a, names none"),
-        (">a 1\nACGT\n>b 0\nAACC\n", ["--label", "class"], "the header of record 1, a, names none"),
-        (
-            ">a label=x\nACGT\n>b label=y\nAAEC\n",
-            KERNEL,
-            "record b of .*x.fa has the letter 'E', and a canon",
-        ),
-        ("AC\n>a label=x\nACGT\n", [], "x.fa, line 1: 'AC' stands before the first >"),
-        (">a label=x\n", [], "record 1 (line 1) left out: 'a label=x' has no sequence"),
-        (">a label=x\nAC;T\n", [], "record 1 (line 1) has ';', which is no letter"),
-    ],
-)
-def test_bad_input_is_one_sentence(tmp_path, content, options, message):
-    (tmp_path / "x.fa").write_text(content)
-    said = fails("train", tmp_path / "x.fa", *options, "-o", tmp_path / "m")
-    beginning, _, end = message.partition(".*")
-    assert beginning in said
-    assert end in said
-
-
 def test_letters_that_cannot_be_read_are_said_of_what_is_predicted(model, tmp_path):
     (tmp_path / "x.fa").write_text(">a\nACGT\n>b\nACXT\n")
     for command in ("predict", "explain"):

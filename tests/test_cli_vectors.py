@@ -193,26 +193,3 @@ def test_vectors_beside_texts(here):
     assert "60 vectors and" in fails(*predict, "--vectors", here / "mails.npy")
     own = report("train", here / "mails.csv", "--text", "2", *beside, "-o", here / "u.textsvm")
     assert "vectors with weight 0" in own["chosen"]
-
-
-MISTAKES = {
-    "rows must match": (["mails.csv", "--vectors", "more.npy"], "20 vectors and"),
-    "labels": (["x.npy"], "x.npy has no labels; give them in a separate file, --labels"),
-    "number of labels": (["test.svm", "--labels", "y.txt"], "60 labels, and"),
-    "texts for vectors": (["mails.csv", "--text", "subject", *GAUSSIAN], "holds texts, and the kernel"),
-    "vectors for texts": (["train.svm", "--kernel", "gap"], "holds vectors, and the kernel compares texts"),
-    "vectors for columns": (["train.svm", "--kernel", "a=gap"], "as libsvm, which has no column 'a'"),
-    "a column that is not there": (["mails.csv", "--numbers", "hours"], "no column 'hours'"),
-    "a number that is a text": (["mails.csv", "--numbers", "subject", "--text", "body"], "line 2: 'subject'"),
-    "a bad line": (["bad.svm"], "bad.svm, line 2, column 3: '-1:1' is not"),
-    "without texts": (["train.svm", *GAUSSIAN, "--without-texts"], "without its support vectors"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_sentence_and_nothing_is_written(name, here):
-    (here / "bad.svm").write_text("1 1:1\n1 -1:1\n")
-    arguments, what = MISTAKES[name]
-    before = sorted(path.name for path in here.iterdir())
-    assert what in fails("train", *arguments, "-o", "never.textsvm", cwd=here)
-    assert sorted(path.name for path in here.iterdir()) == before

@@ -115,26 +115,6 @@ def test_names_cannot_break_the_page():
     assert lines[0].interval[1] == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--kernel", "spectrum:9-3"], "--kernel spectrum:9-3: '9-3' is no option in spectrum:9-3"),
-        (["--kernel", "words:1+gap:4,idf"], "'idf' is no option in gap:4,idf"),
-        (["--kernel", "sum"], "'sum' is no kernel"),
-        (["--kernel", "edit:gamma=-1"], "--kernel edit:gamma=-1: gamma=-1.0"),
-        (["--holdout", "1"], "--holdout must be between 0 and 1, got 1"),
-        (["--cv", "1"], "--cv must be at least 2, got 1"),
-        (["--cv", "3", "--holdout", "0.5"], "do not go together"),
-        (["--report", "x.md"], "must end in .html"),
-        (["--report", "no/x.html"], "does not exist"),
-        (["--device", "gpu"], "device"),
-    ],
-)
-def test_wrong_usage(options, words, tmp_path):
-    assert words in fails("compare", *DIALECTS, *options, code=2, cwd=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 def test_what_cannot_be_compared(tmp_path):
     assert "may have several labels" in fails("compare", sample("newswire"), "-q")
     (tmp_path / "y.csv").write_text("text,label\nq,x\nz,y\nw,x\nv,y\n")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from command import fails, run
+from command import run
 from test_doubts import corpus
 
 from textsvm import SVC, CalibratedSVC, InputError, Spectrum, save
@@ -125,14 +125,6 @@ def test_the_command_gives_sets_and_no_label_to_what_is_unlike(fitted, tmp_path)
     assert first["set"] == ["fruit"]
     assert second["label"] is None
     assert second["set"]
-
-
-def test_wrong_usage_of_promises_is_told(fitted, tmp_path):
-    path = _saved(fitted, tmp_path)
-    assert "--coverage 2" in fails("predict", path, "--coverage", "2", "-", code=2)
-    plain = tmp_path / "plain"
-    save(SVC(Spectrum(2)).fit(["ab", "cd"], ["x", "y"]), plain)
-    assert "--calibrate" in fails("predict", plain, "--none", "0.05", "-", stdin=b"ab")
 
 
 def _saved(model, folder):

@@ -260,14 +260,6 @@ def test_train_applies_the_decisions(table, tmp_path):
     assert "would replace the corpus" in fails(*arguments, "--corrections", file, "-o", file, code=2)
 
 
-def test_wrong_usage_is_told_before_any_work(table, tmp_path):
-    assert "must end in .html" in fails("doubts", table, "--report", tmp_path / "d.md", code=2)
-    assert "would replace the corpus" in fails("doubts", table, "-o", table, "--force", code=2)
-    texts = tmp_path / "x.csv"
-    texts.write_text("text\na\nb\n")
-    assert "has no labels" in fails("doubts", texts, "--text", "text")
-
-
 @pytest.mark.slow
 def test_the_benchmark_turns_labels_and_finds_them(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "has_cleanlab", lambda: False)

@@ -220,24 +220,6 @@ def test_command_names_the_columns_of_a_text(tmp_path):
         assert ("line break" in done.stdout.decode()) == bool(said)
 
 
-@pytest.mark.slow
-def test_command_errors(tmp_path):
-    textsvm.save(fitted("default"), tmp_path / "model")
-    done = run("export", str(tmp_path / "model"), "-o", str(tmp_path / "m.onyx"))
-    assert done.returncode == 2
-    assert b"m.onyx is not one of .html" in done.stderr
-    assert run("export", str(tmp_path / "model")).returncode == 2
-    done = run("export", str(tmp_path / "model"), "-o", str(tmp_path / "folder"))
-    assert b"give the format (--to)" in done.stderr
-    done = run("export", str(tmp_path / "model"), "--to", "bin", "-o", str(tmp_path / "model"), "--force")
-    assert done.returncode == 2
-    assert b"would replace the model" in done.stderr
-    (tmp_path / "m.bin").write_text("old")
-    done = run("export", str(tmp_path / "model"), "-o", str(tmp_path / "m.bin"), "--force")
-    assert done.returncode == 0
-    assert (tmp_path / "m.bin").read_bytes().startswith(b"TEXTSVM")
-
-
 PRODUCT = Product([Spectrum(1), EditDistance()])
 DNA = ["acgtacgtnacg", "ACGTTTACGGGACGT", "gattacagattaca", "uuuuacgacgua"]
 

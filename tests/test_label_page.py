@@ -18,7 +18,7 @@ from unicodedata import category
 
 import hostile_pages
 import pytest
-from command import fails, run
+from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -871,24 +871,6 @@ def test_export_and_training(tmp_path):
     assert [(row["id"], row["text"], row["label"]) for row in back] == [
         (str(i), row["text"], row["label"]) for i, row in enumerate(rows)
     ]
-
-
-def test_usage_errors(tmp_path):
-    both = ("--import", MESSAGES, "--export", tmp_path / "x.csv")
-    assert "--import and --export do not go together" in fails("label", MESSAGES, *both, code=2)
-    assert not (tmp_path / "x.csv").exists()
-    for idle in (["-o", "x"], ["--labels", "a,b"], ["--strategy", "random"], ["--port", "8001"]):
-        said = fails("label", MESSAGES, "--export", tmp_path / "x.csv", "--multilabel", *idle, code=2)
-        assert "--export opens no page: of the page's options it takes --multilabel alone" in said
-    words = ("-o", tmp_path / "x.jsonl", "--relevant", "spam", "--strategy", "random")
-    assert "--relevant has an order of its own: leave out --strategy" in fails(
-        "label", MESSAGES, *words, code=2
-    )
-    assert "name the file of labels" in fails("label", MESSAGES, code=2)
-    assert "not one of .csv, .jsonl" in fails("label", MESSAGES, "--export", tmp_path / "x", code=2)
-    assert "would replace" in fails("label", MESSAGES, "--export", MESSAGES, "--force", code=2)
-    (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
-    assert "is not labels" in fails("label", MESSAGES, "-o", tmp_path / "other.jsonl", code=2)
 
 
 def test_a_file_without_a_journal_is_replaced_on_request(tmp_path):

@@ -425,22 +425,6 @@ def test_reports_show_every_label(suffix, tables, tmp_path):
     assert re.search(f"is {worst.truth}, predicted {worst.predicted}", page.replace("\\", ""))
 
 
-def test_usage_and_bad_input_are_one_sentence(tables, tmp_path):
-    out = ["-o", tmp_path / "m"]
-    several = fails("train", tables / "a.jsonl", *out)
-    assert "learn all of them with --multilabel (train, cv, tune)" in several
-    assert "needs --multilabel" in fails("train", tables / "a.csv", *out, "--label-separator", ";", code=2)
-    for option in (["--positive", "pet"], ["--regress", "label"]):
-        said = fails("cv", tables / "a.csv", "--multilabel", *option, code=2)
-        assert f"--multilabel and {option[0]} do not go together" in said
-    for option in (["--one-class", "pet"], ["--calibrate", "sigmoid"], ["--multiclass", "ovr"]):
-        fails("train", tables / "a.csv", *out, "--multilabel", *option, code=2)
-    (tmp_path / "b.jsonl").write_text(
-        '{"id": "x1", "text": "banana", "labels": []}\n{"id": "x2", "text": "kitten", "labels": []}\n'
-    )
-    assert "no document has a label" in fails("train", tmp_path / "b.jsonl", *out, "--multilabel")
-
-
 @pytest.mark.parametrize("name", ["b.jsonl", "c.csv"])
 def test_documents_without_a_label_are_counted_in_a_note(name, tmp_path):
     texts = [f"{('banana', 'kitten', 'monday')[i % 3]} {i}" for i in range(30)]

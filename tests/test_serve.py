@@ -702,6 +702,22 @@ def test_wrong_requests_get_a_sentence(body, status, words, server):
     assert "\n" not in error
 
 
+def test_a_body_without_length_is_bounded(server):
+    def endless():
+        for _ in range(100):
+            yield b"a" * (1 << 16)
+
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        connection.request(
+            "POST", "/predict", endless(), encode_chunked=True, headers={"Transfer-Encoding": "chunked"}
+        )
+        assert connection.getresponse().status == 413
+    finally:
+        connection.close()
+    assert server.predict(model="two", text="a")[0] == 200
+
+
 def test_other_methods_and_paths(server):
     status, headers, _ = server.ask("GET", "/predict")
     assert (status, headers["Allow"]) == (405, "POST")

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from command import fails
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -28,7 +27,6 @@ from textsvm.kernels import KERNELS
 from textsvm.kernels.spelling import names, parse, spell
 from textsvm.text.tokens import NAMES
 
-REVIEWS = ("corpora/samples/reviews.csv", "--text", "text", "--label", "label")
 lengths = st.integers(1, 30)
 ranges = st.tuples(lengths, lengths).map(lambda pair: (min(pair), max(pair) + 1))
 rates = st.floats(1e-300, 1e300)
@@ -172,20 +170,6 @@ def test_words_are_a_spectrum_of_words():
         parse("words:keep-case,keep_case")
     chosen = options_of(KERNELS)(kernel=["gap,words", "edit+words:2"]).grid()
     assert [spell(kernel) for kernel in chosen] == ["gap:5", "words:1", "edit:gamma=0.05+words:2"]
-
-
-def test_wrong_usage(tmp_path):
-    wrong = ["train", *REVIEWS, "-o", tmp_path / "m"]
-    message = fails(*wrong, "--kernel", "spectrum:2+gop:3", code=2)
-    assert "--kernel spectrum:2+gop:3: 'gop' is no kernel; take one of" in message
-    message = fails("tune", *REVIEWS, "--kernel", "spectrum:2-4", "--p", "3", code=2)
-    assert "--p does not go with --kernel spectrum:2-4" in message
-    assert "2 kernels" in fails(*wrong, "--kernel", "spectrum:2", "--kernel", "gap:2", code=2)
-    assert "--kernel sum is not one of spectrum, edit, gap" in fails(*wrong, "--kernel", "sum", code=2)
-    assert "shorter than p = 5000 of its part spectrum:5000" in fails(
-        *wrong, "--kernel", "gap:2+spectrum:5000"
-    )
-    assert not (tmp_path / "m").exists()
 
 
 def test_names_are_those_of_kernels_with_options():

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from command import fails, report, run
+from command import report, run
 from loading import change, load
 
 import textsvm
@@ -358,10 +358,3 @@ class TestCommandLine:
         done = run("train", sample("mail"), "--kernel", "spectrum:3", "--without-texts", "-o", tmp_path / "m")
         assert done.returncode == 0, done.stderr
         assert b"B, no training text in it" in done.stderr
-
-    @pytest.mark.parametrize("kernel", ["edit", "gap:3", "gapped", "spectrum:2*spectrum:3"])
-    def test_other_kernels_are_refused_before_any_work(self, kernel, tmp_path):
-        absent = tmp_path / "absent.csv"  # which nobody has tried to read
-        message = fails("train", absent, "--kernel", kernel, "--without-texts", "-o", tmp_path / "m")
-        assert "spectrum kernels, linear kernels and sums of them can" in str(message)
-        assert not (tmp_path / "m").exists()
