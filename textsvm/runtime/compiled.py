@@ -156,11 +156,8 @@ def _by_name(module: str, name: str) -> Any:
 def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
     from textsvm.runtime.compiled_cache import cache_on_disk
 
-    def warn_of(error: OSError) -> None:
-        _warn_once(error.strerror or str(error))
-
     try:
-        cache_on_disk(dispatcher, function, warn_of, _count_compilation)
+        cache_on_disk(dispatcher, function, lambda e: _warn_once(e.strerror or str(e)), _count_compilation)
     except RuntimeError:
         _warn_once("no writable cache folder")
 

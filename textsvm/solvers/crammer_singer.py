@@ -44,7 +44,7 @@ This is the CPU twin; the GPU twin is `textsvm.solvers.crammer_singer_cuda`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -67,20 +67,6 @@ _SWEEP = 0.3  #: A sweep takes the examples whose violation is above this fracti
 #: Columns at a time, and rows at a time: with their kernel values they stay in a core's cache.
 _STRIP, CHUNK = 512, 256
 _THREADED = 1 << 24  #: Multiplications and additions above which several threads are used.
-
-
-def solve_chain(
-    gram: Gram, chain: Sequence[MulticlassDual], coef: Floats, stopping: solution.Stopping, progress: Progress
-) -> list[solution.Solution]:
-    """Solve a chain of problems over a Gram in host memory, starting from `coef`, which is overwritten."""
-    solutions: list[solution.Solution] = []
-    for j, dual in enumerate(chain):
-        if j:
-            coef = solution.start_multiclass(dual, solutions[-1].coef)
-        of_problem = parallel.part(progress, j, 1, len(chain))
-        assert of_problem is not None
-        solutions.append(MulticlassRun(gram, dual, coef, stopping, of_problem).solve())
-    return solutions
 
 
 class MulticlassRun:

@@ -40,7 +40,6 @@ The inner loop is `textsvm.solvers.smo_loop`; the GPU twin, with larger working 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +47,7 @@ import numpy as np
 from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
-from textsvm.runtime.parallel import Progress, part
+from textsvm.runtime.parallel import Progress
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers import solution
 from textsvm.solvers.dual import Dual
@@ -69,23 +68,6 @@ class Common:
     diag: Floats32
     stopping: solution.Stopping
     tile_bytes: int
-
-
-def solve_chain(
-    common: Common, chain: Sequence[Dual], coef: Floats, progress: Progress
-) -> list[solution.Solution]:
-    """Solve a chain of problems over a Gram in host memory, starting from `coef`."""
-    solutions: list[solution.Solution] = []
-    responses: Floats | None = None
-    run: Run | None = None
-    for j, dual in enumerate(chain):
-        if j:
-            coef, responses = solution.warm_start(dual, chain[j - 1], solutions[-1])
-        of_problem = part(progress, j, 1, len(chain))
-        assert of_problem is not None
-        run = Run(common, dual, coef, responses, of_problem, run)
-        solutions.append(run.solve())
-    return solutions
 
 
 @dataclass

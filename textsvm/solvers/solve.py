@@ -14,7 +14,8 @@ run in sequence too, and all cores work on the same problem.
 On a GPU all chains run in slots (`textsvm.solvers.cuda_queue`). If the Gram is sharded over several cards,
 all cards solve each problem together (`textsvm.solvers.shards_cuda`); with many problems and room for a copy
 of the Gram on every card, problems are divided among the cards instead. Chains are then cut into the
-stretches that a single card with all multiprocessors would use, so that results are the same."""
+stretches that a single card with all multiprocessors would use, so that results are the same.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ from textsvm.solvers.feature_machines import solve_by_descent
 from textsvm.solvers.many_classes import has_many_classes, solve_many
 from textsvm.solvers.newton import solve_by_newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, Problem, collect, machine_duals
-from textsvm.solvers.solution import NOT_FINITE, Solution, Stopping, start_multiclass
+from textsvm.solvers.solution import NOT_FINITE, Solution, Stopping, start_multiclass, warm_start
 
 
 def solve(
@@ -212,6 +213,26 @@ def _cost(chain: Chain) -> float:
     return classes * len(chain) * float(len(chain[0])) ** 2
 
 
+def _solve_chain(common: smo.Common, chain: Chain, coef: Floats, progress: Progress) -> list[Solution]:
+    """Solve a chain over a Gram in host memory, starting from `coef`, which may be overwritten."""
+    solutions: list[Solution] = []
+    responses: Floats | None = None
+    run: smo.Run | None = None
+    for j, dual in enumerate(chain):
+        of_problem = parallel.part(progress, j, 1, len(chain))
+        assert of_problem is not None
+        if isinstance(dual, MulticlassDual):
+            coef = start_multiclass(dual, solutions[-1].coef) if j else coef
+            many = crammer_singer.MulticlassRun
+            solutions.append(many(common.gram, dual, coef, common.stopping, of_problem).solve())
+        else:
+            if run is not None:
+                coef, responses = warm_start(dual, run.dual, solutions[-1])
+            run = smo.Run(common, dual, coef, responses, of_problem, run)
+            solutions.append(run.solve())
+    return solutions
+
+
 def _on_cores(
     common: smo.Common, chains: Sequence[Chain], starts: Sequence[Floats], progress: Progress | None
 ) -> list[list[Solution]]:
@@ -221,12 +242,7 @@ def _on_cores(
     def work(c: int, report: Callable[[], None] = lambda: None) -> None:
         of_chain = shared.of_chain(c, report)
         with shared.stopping():
-            chain: Any = chains[c]
-            if isinstance(chain[0], MulticlassDual):
-                solve = crammer_singer.solve_chain
-                results[c] = solve(common.gram, chain, starts[c], common.stopping, of_chain)
-            else:
-                results[c] = smo.solve_chain(common, chain, starts[c], of_chain)
+            results[c] = _solve_chain(common, chains[c], starts[c], of_chain)
             of_chain(1.0, 1.0)
 
     threads = parallel.n_threads() if common.gram.concurrent else 1

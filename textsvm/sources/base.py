@@ -138,7 +138,6 @@ class Source(Reader):
         """Equal for sources whose kernels can share examples, see `encode_for`."""
         return None
 
-    @abstractmethod
     def check(self) -> None:
         """Raise InputError if a parameter is out of range."""
 

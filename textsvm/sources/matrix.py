@@ -26,9 +26,6 @@ BLOCK = 1024  #: Rows and columns of a block that is checked at once.
 class MatrixSource(Source):
     """A precomputed kernel matrix: of the training examples, or of test examples with them."""
 
-    def check(self) -> None:
-        """There are no parameters to check."""
-
     def tag(self, input_tags: Any) -> None:
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, True
 
