@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Bools, Ints
+from textsvm.arrays import AnyArray, Array, Ints
 from textsvm.errors import InputError, first_few
 from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
@@ -243,23 +243,22 @@ def _rows_of(column: Any, rows: Ints) -> Any:
 def as_numbers(name: str, column: object) -> Any:
     """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay."""
     if is_sparse(column):
-        rows = _canonical(scipy.sparse.csr_array(column))
-        rows = rows if rows.dtype in TYPES else rows.astype(np.float64)
-        if not _usable(rows.data).all():
-            at = int(_usable(rows.data).argmin())
-            raise _not_finite(name, int(np.searchsorted(rows.indptr, at, side="right")) - 1, rows.data[at])
-        return rows
-    values = _dense(name, column)
-    if values.dtype != np.float32 or values.ndim == 1:
-        values = values.astype(np.float64)
-    if values.ndim > 2 or 0 in values.shape[1:]:
-        raise InputError(
-            f"the cells of column {name!r} have the shape {values.shape[1:]}; give numbers or vectors"
-        )
-    values = values[:, None] if values.ndim == 1 else values
-    if not _usable(values).all():
-        row, at = np.argwhere(~_usable(values))[0].tolist()
-        raise _not_finite(name, row, values[row, at])
+        values = _canonical(scipy.sparse.csr_array(column))
+        values = values if values.dtype in TYPES else values.astype(np.float64)
+    else:
+        values = _dense(name, column)
+        if values.dtype != np.float32 or values.ndim == 1:
+            values = values.astype(np.float64)
+        if values.ndim > 2 or 0 in values.shape[1:]:
+            raise InputError(
+                f"the cells of column {name!r} have the shape {values.shape[1:]}; give numbers or vectors"
+            )
+        values = values[:, None] if values.ndim == 1 else values
+    stored = values.data if is_sparse(values) else values.reshape(-1)
+    usable = np.abs(stored) <= LARGEST  # finite, and can be squared
+    if not usable.all():
+        at = int(usable.argmin())
+        raise _not_finite(name, _place(values, at)[0], stored[at])
     return values
 
 
@@ -314,11 +313,6 @@ def _trouble(cell: object) -> str:
     except (TypeError, ValueError):
         return f"is of type {type(cell).__name__}, where a number or a vector of numbers is expected"
     return ""
-
-
-def _usable(values: AnyArray) -> Bools:
-    """Mask of values that are finite and can be squared."""
-    return np.abs(values) <= LARGEST
 
 
 def _not_finite(name: str, row: int, value: float) -> InputError:

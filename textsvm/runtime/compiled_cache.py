@@ -21,6 +21,8 @@ from typing import Any
 from numba.core.caching import CacheImpl, CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 
+from textsvm.runtime import compiled
+
 _DIGEST = 16
 
 
@@ -33,12 +35,12 @@ def compiler_lock() -> AbstractContextManager[object]:
     return lock
 
 
-def cache_on_disk(
-    dispatcher: Any, function: Callable[..., Any], on_error: Callable[[OSError], object],
-    on_miss: Callable[[], object],
-) -> None:  # fmt: skip
-    """Let the dispatcher of a function keep compiled code in a `CheckedCache`."""
-    dispatcher._cache = CheckedCache(function, on_error, on_miss)
+def cache_on_disk(dispatcher: Any, function: Callable[..., Any]) -> None:
+    """Let the dispatcher of a function keep compiled code in a `CheckedCache`, if its source has a folder."""
+    try:
+        dispatcher._cache = CheckedCache(function)
+    except RuntimeError:
+        compiled.warn_once("no writable cache folder")
 
 
 def _require_code(locator: Any) -> None:
@@ -63,19 +65,12 @@ class _Locations(CompileResultCacheImpl):
 
 
 class CheckedCache(FunctionCache):
-    """Cache of a compiled function; RuntimeError if its source has no folder.
-
-    `on_error` is called with the OSError if an entry cannot be written, `on_miss` if there is no entry.
-    """
+    """Cache of a compiled function; RuntimeError if its source has no folder."""
 
     _impl_class = _Locations
 
-    def __init__(
-        self, function: Callable[..., Any], on_error: Callable[[OSError], object],
-        on_miss: Callable[[], object],
-    ) -> None:  # fmt: skip
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._on_error, self._on_miss = on_error, on_miss
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _CacheFiles(self._cache_path, self._impl.filename_base, stamp)
 
@@ -85,7 +80,7 @@ class CheckedCache(FunctionCache):
         with suppress(Exception):  # from pickle, LLVM or the system: compile again
             loaded = super().load_overload(sig, target_context)
         if loaded is None:
-            self._on_miss()
+            compiled.count_compilation()
         return loaded
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -93,7 +88,7 @@ class CheckedCache(FunctionCache):
         try:
             super().save_overload(sig, data)
         except OSError as error:
-            self._on_error(error)
+            compiled.warn_once(error.strerror or str(error))
 
 
 class _CacheFiles(IndexDataCacheFile):

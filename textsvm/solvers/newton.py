@@ -126,7 +126,7 @@ def _solve_parts(
         return all(solution.converged for solution in assessed(coef, values))
 
     enough = satisfied if stopping.duality_gap else None
-    return assessed(*solve_newton(products, duals, SHARE * stopping.tol, most, progress, enough))
+    return assessed(*_ProximalMethod(products, duals, SHARE * stopping.tol, most).solve(progress, enough))
 
 
 def _column(problem: Problem, part: MachineDual, n: int) -> Floats:
@@ -174,24 +174,6 @@ class ColumnDuals:
         return replace(self, linear=linear, low=low, high=high, start=start)
 
 
-def solve_newton(
-    products: Products,
-    duals: ColumnDuals,
-    tol: float,
-    max_passes: int = 10_000,
-    progress: Progress | None = None,
-    satisfied: Satisfied | None = None,
-) -> tuple[Floats, Floats, int]:
-    """Train all columns side by side until the violation of each is at most `tol`.
-
-    Returns sign * alpha and K times these, float64 of shape (n, k) on the host, and the passes over all rows.
-    """
-    solver = _ProximalMethod(products, duals, tol, max_passes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        responses = solver.solve(progress, satisfied)
-    return to_host(solver.coef), to_host(responses - solver.q), int(solver.passes)
-
-
 class _ProximalMethod:
     """The outer loop: proximal steps with growing sigma."""
 
@@ -206,8 +188,12 @@ class _ProximalMethod:
         self.passes = 0.0
         self.sigma = START * (self.high - self.low).max(axis=0)
 
-    def solve(self, progress: Progress | None, satisfied: Satisfied | None) -> Array:
-        """Take proximal steps until the violation is small enough; return K coef + q."""
+    @np.errstate(divide="ignore", invalid="ignore")
+    def solve(self, progress: Progress | None, satisfied: Satisfied | None) -> tuple[Floats, Floats, int]:
+        """Train all columns side by side until the violation of each is at most `tol`.
+
+        Returns sign * alpha and K times these, float64 (n, k) on the host, and the passes over all rows.
+        """
         xp = self.xp
         weights, bias = self.combine(self.coef), xp.zeros(len(self.total))
         f = self.values(weights, bias)
@@ -228,8 +214,8 @@ class _ProximalMethod:
             if satisfied is not None and satisfied(to_host(self.coef), to_host(responses - self.q)):
                 break
             self.sigma = self.sigma * xp.where(violation > self.tol, GROW, 1.0)
-        self.coef, responses = best
-        return responses
+        coef, responses = best
+        return to_host(coef), to_host(responses - self.q), int(self.passes)
 
     def proximal_step(self, weights: Array, bias: Array, f: Array, violation: Array) -> Point:
         """Minimise phi, over the rows near the kink first."""
