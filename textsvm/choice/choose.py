@@ -119,7 +119,12 @@ def choose(
         candidates, [C * factor for factor in FACTORS], of_stage(progress, "choose")
     )
     best = min(trials, key=lambda trial: trial.loss)  # among equals the first
-    sentence = _sentence(trials, best, len(rows), len(target))
+    texts = f"{len(rows):,}{f' of {len(target):,}' * (len(rows) < len(target))} texts"
+    against = "" if best is trials[0] else f", the default {100 * trials[0].accuracy:.1f} %"
+    sentence = (
+        f"{spell(best.candidate.kernel())} with C = {best.C:.3g}: the smallest log loss of {len(trials)} "
+        f"trials, {100 * best.accuracy:.1f} % right in {FOLDS}-fold cross-validation on {texts}{against}"
+    )
     if of_user is not None:
         sentence += "; each group is in one fold"
     if n := n_copies(copies):
@@ -188,11 +193,7 @@ class Weighing:
         return default, gram
 
     def weights(self, grams: Sequence[Floats]) -> tuple[list[float], list[tuple[int, float]]]:
-        """Weights of kernel matrices beside the first, and the errors after each step: (matrix, errors).
-
-        In each step the matrix and the weight with the largest gain in a smooth loss of the left-out margins,
-        less its standard error, are taken: weights are 0 unless a kernel clearly helps.
-        """
+        """Weights of matrices that lower a smooth loss of margins, and the error after each step."""
         total, weights, margins = grams[0], [0.0] * len(grams), self.margins(grams[0])
         steps = [(0, float(np.mean(margins <= 0)))]
         while rest := [k for k in range(1, len(grams)) if not weights[k]]:
@@ -297,11 +298,7 @@ def _subset(target: Ints, most: int, least: int = 1) -> Ints:
 
 
 def near_copies(documents: Documents | MultiView, seconds: float, groups: Ints | None = None) -> Ints | None:
-    """The group of each text; near-copies have the same, and so have texts of a group of `groups`.
-
-    `groups` if there are too many texts, comparing is predicted to take too long, or a group has more than a
-    sixth of the texts.
-    """
+    """The group of each text, with its near-copies; `groups` if comparing takes long or one is too large."""
     if len(documents) > MOST_COMPARED:
         return groups
     kernel = Candidate(plain=1.0).kernel()
@@ -316,10 +313,7 @@ def near_copies(documents: Documents | MultiView, seconds: float, groups: Ints |
 
 
 def _folds(target: Ints, groups: Ints | None = None, of_user: bool = False) -> Ints:
-    """The fold in which each example is tested, stratified by class; examples of a group share a fold.
-
-    With groups of the user, examples in the only group of a class are in no fold (-1): all trials learn them.
-    """
+    """The fold that tests each example, stratified by class; -1 in the only group of a class."""
     if groups is not None:
         _, first, group = np.unique(groups, return_index=True, return_inverse=True)
         fold, lone = np.full(len(first), -1), of_user & in_lone_groups(groups, target)[0][first]
@@ -337,15 +331,6 @@ def _folds(target: Ints, groups: Ints | None = None, of_user: bool = False) -> I
 def _by_class(target: Ints) -> Sequence[Ints]:
     order = np.argsort(target, kind="stable")
     return np.split(order, np.cumsum(np.bincount(target))[:-1])
-
-
-def _sentence(trials: Sequence[Trial], best: Trial, n: int, total: int) -> str:
-    texts = f"{n:,} texts" if n == total else f"{n:,} of {total:,} texts"
-    against = "" if best is trials[0] else f", the default {100 * trials[0].accuracy:.1f} %"
-    return (
-        f"{spell(best.candidate.kernel())} with C = {best.C:.3g}: the smallest log loss of {len(trials)} "
-        f"trials, {100 * best.accuracy:.1f} % right in {FOLDS}-fold cross-validation on {texts}{against}"
-    )
 
 
 @dataclass(frozen=True)

@@ -97,10 +97,7 @@ def device_line(device: Device) -> str:
 
 
 class Console:
-    """Messages and progress bars on stderr (none with `quiet`, no bars in a pipe), reports on stdout.
-
-    If a command writes its output file to stdout (`stdout_taken`), reports go to stderr too.
-    """
+    """Messages and progress bars on stderr (none with `quiet`), reports on stdout unless `stdout_taken`."""
 
     def __init__(self, quiet: bool = False, stdout_taken: bool = False) -> None:
         from rich.console import Console as RichConsole
@@ -142,11 +139,6 @@ class Console:
         with _ignore_write_errors():
             self.stderr.print(f"warning: {one_line(message)}", markup=False)
 
-    def say_waiting(self, expected: str) -> None:
-        """Tell a user at a terminal that the command reads standard input."""
-        if sys.stdin is not None and sys.stdin.isatty():
-            self.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
-
     def lap(self, stages: str | Mapping[str, float]) -> dict[str, float]:
         """Add the time since the last call, or measured seconds, to stages; seconds so far and "total"."""
         now = time.perf_counter()
@@ -165,10 +157,7 @@ class Console:
 
     @contextmanager
     def progress(self, beside_stdout: bool = False) -> Iterator[None]:
-        """Draw a bar with an ETA for each stage that reports through `stage` inside the block.
-
-        `beside_stdout`: draw none if results appear on the same terminal line by line.
-        """
+        """Draw a bar for each `stage` inside the block; none `beside_stdout` if results appear there."""
         if self.quiet or not self.stderr.is_terminal or (beside_stdout and sys.stdout.isatty()):
             yield
             return

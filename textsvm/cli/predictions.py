@@ -127,9 +127,9 @@ class Printer:
             return [corpora.read_unlabelled(self._console, files, table, kernel, of_files, **settings)]
         paths = [Path(file) for file in files if file != "-"]
         use_numba(NUMPY_OPERATIONS * sum(path.stat().st_size for path in paths if path.is_file()))
-        if "-" in files:
-            lines = "one text per line" if table.format == "lines" else None
-            self._console.say_waiting(lines or table.format or "one document")
+        if "-" in files and sys.stdin is not None and sys.stdin.isatty():
+            expected = "one text per line" if table.format == "lines" else table.format or "one document"
+            self._console.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
         settings |= corpora.columns(table, self._kernel)
         separator, decimal = (table.form.get(name, "") for name in ("separator", "decimal"))
         self._written = {"separator": NAMED.get(separator, separator), "comma": decimal in ("comma", ",")}

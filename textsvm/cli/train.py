@@ -14,7 +14,6 @@ from textsvm.cli.output import MODEL, Force, Output
 
 if TYPE_CHECKING:
     from textsvm.cli.model_files import AnySettings
-    from textsvm.model.settings import Settings
     from textsvm.sources.base import FirstPrediction
 
 Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
@@ -66,14 +65,6 @@ class TaskOptions:
             kind = "classifiers with one label per document" if learning.multilabel else "classifiers"
             raise WrongUsage(f"--calibrate is for {kind} and does not go with {requested[0]}")
 
-    def with_calibration(self, machine: Settings) -> AnySettings:
-        """The settings of a machine, with its calibration if --calibrate asks for it."""
-        from textsvm.model.settings import CalibrationSettings, ClassifierSettings
-
-        if self.calibrate is None or not isinstance(machine, ClassifierSettings):
-            return machine
-        return CalibrationSettings(machine, method=self.calibrate.value, random_state=self.seed)
-
     def last_line(self, size: int, cost: FirstPrediction | None) -> str:
         """Size of the model file, whether it holds no texts, and the cost of a prediction."""
         shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
@@ -107,6 +98,7 @@ def train(
     console = Console(printing.quiet, output.is_stdout)
 
     from textsvm.cli import corpora, model_files, settings, training
+    from textsvm.model.settings import CalibrationSettings, ClassifierSettings
     from textsvm.readers import statistics
 
     if task.one_class is not None:
@@ -135,7 +127,9 @@ def train(
         corpora.check_classes(training_part, reading.label)
     corpora.say_lone_classes(console, counts)
     corpora.say_encoder(console, training_part, machine.encoder)
-    trained_as = task.with_calibration(machine)
+    trained_as: AnySettings = machine
+    if task.calibrate is not None and isinstance(machine, ClassifierSettings):
+        trained_as = CalibrationSettings(machine, method=task.calibrate.value, random_state=task.seed)
     console.lap("read")
     with console.work(machine.compute_options.store):
         of_labelling = any(Path(f"{path}.journal").exists() for path in corpus)

@@ -54,12 +54,7 @@ SHORT = 1 / 3  #: A text of less than this share of these characters is too shor
 
 
 class Margins:
-    """Median of a stream of margins, in the same memory whatever its length.
-
-    Margins are counted and summed in bins of float32 with 12 bits of the mantissa. The median is estimated by
-    the mean of its bin, which is exact for a single margin; in the range of float32 the relative error is
-    always below 1/4,096.
-    """
+    """Median of a stream of margins in constant memory, by bins of float32 with 12 bits of the mantissa."""
 
     def __init__(self) -> None:
         self._counts, self._sums = np.zeros(1 << 20, np.int64), np.zeros(1 << 20)
@@ -157,11 +152,7 @@ def record(
     model: TrainedModel, n: int, examples_of: Callable[[Ints], Any], decision: Floats | None,
     groups: Ints | None = None,
 ) -> dict[str, float | None]:  # fmt: skip
-    """Measure a model on a few of n training texts, or groups: "symbols", "features" (shares) and "margin".
-
-    A value is None if it cannot be measured. `decision` are values of training texts by machines that were
-    not trained on them, of a classifier with a label for each text; a calibrated model has their median.
-    """
+    """Measure a model on a few of n training texts: "symbols", "features" and "margin", None if unknown."""
     values: dict[str, float | None] = dict.fromkeys(("symbols", "features", "margin"))
     values["margin"] = model.record.margin
     if decision is not None:

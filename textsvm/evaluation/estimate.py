@@ -124,11 +124,7 @@ def estimate_quality(
 def _estimated(
     settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
 ) -> tuple[TestPredictions | None, str]:
-    """Predictions of a quick cross-validation, or on a sample of the documents, as `estimate_quality`.
-
-    None if the accuracy is known already or cannot be estimated. A kernel chosen by cross-validation has an
-    accuracy, and without folds only the sample is needed.
-    """
+    """Predictions of a quick cross-validation or on a sample; None if the accuracy is known or impossible."""
     if isinstance(settings, CalibrationSettings | NoveltySettings):
         return None, ""
     predictions, reason = None, ""

@@ -194,11 +194,7 @@ def explain(
 
 
 class SupportExplainer:
-    """Values of documents and contributions to them, by machines with support vectors.
-
-    For each chunk of documents call `set_documents`, then `contributions`, then `kernel_shares` and `similar`
-    of each document: a call uses the documents, values and coefficients of the calls before it.
-    """
+    """Values and contributions of chunks: first `set_documents`, then `contributions`, then the others."""
 
     def __init__(self, model: TrainedModel, device: Device) -> None:
         assert model.kernel is not None

@@ -183,11 +183,7 @@ def class_table(
     counts: tuple[AnyArray, AnyArray, AnyArray], areas: Floats, labels: Sequence[object],
     more: Sequence[dict[str, float]] | None = None,
 ) -> list[Json]:  # fmt: skip
-    """Rows of `Results.per_class`; shares of a label without a document are NaN.
-
-    `counts`: documents of each label that are correct, of the label, predicted; `areas`: average precisions;
-    `more`: further columns before the numbers of documents.
-    """
+    """Rows of `Results.per_class`; `counts` are documents that are correct, of the label, predicted."""
     names = ("precision", "recall", "f1", "average_precision")
     shares = np.where(counts[1] > 0, precision_recall_f1(*counts), np.nan)
     columns = dict(zip(names, (*shares, areas), strict=True))

@@ -68,11 +68,7 @@ class Conformity:
         return {"own": self.own, "starts": self.starts, "largest": self.largest}
 
     def sets(self, probability: Floats, coverage: float, per_class: bool = False) -> Bools:
-        """Classes in the prediction set of each text, bool array, shape (n, n_classes).
-
-        `coverage` holds on average, or with `per_class` for each class; a class with few texts is then in
-        every set.
-        """
+        """Classes in the prediction set of each text, bool; `coverage` holds on average, or `per_class`."""
         require_share("coverage", coverage)
         if per_class:
             columns = [

@@ -66,10 +66,7 @@ class Rule(ABC):
         return [""] if self.classes is None else [f"{a!s} against the rest" for a in self.classes]
 
     def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
-        """Weights of the machines in each decision value, (n_values, n_machines), and labels of the values.
-
-        Two classes have a single value, for the class `positive` (None: the second class).
-        """
+        """Weights (n_values, n_machines), and labels of the values; two classes have one, for `positive`."""
         return np.ones((1, 1)), [None]
 
     def with_offsets(self, offsets: Floats | None) -> Rule:
@@ -154,11 +151,7 @@ class ClassRule(Rule):
 
 
 def class_scores(values: Floats, n_classes: int, strategy: str) -> Floats:
-    """Class scores from the values of all machines; the largest score wins.
-
-    "ovo" counts votes, and breaks ties by the sum of the values, scaled to less than half a vote. Shapes are
-    (n, n_machines) -> (n, n_classes), or (n,) if there is a single machine for two classes.
-    """
+    """Scores (n, n_classes) from values of machines, or (n,); "ovo" counts votes, the sum breaks ties."""
     if values.shape[1] == 1:
         return values[:, 0]
     if strategy != "ovo":

@@ -84,11 +84,7 @@ def has_feature_list(kernel: Kernel) -> bool:
 
 
 def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
-    """Names of all features, and weights of shape (n_machines, n_features).
-
-    Names of a sum of kernels begin with the kernel, as those of scikit-learn's FeatureUnion: "words:1__cash".
-    Raises AttributeError if the kernel has no list of features.
-    """
+    """Names of all features, and weights (n_machines, n_features); AttributeError if there is no list."""
     kernel = machines.support.kernel
     if kernel is None:
         raise AttributeError("a model of a precomputed kernel matrix has no features")

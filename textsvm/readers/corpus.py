@@ -653,9 +653,12 @@ def parse_number(value: Any, name: str, needed: bool, decimal: str = ".") -> flo
     """A finite number with a decimal mark; None for an empty cell unless a number is `needed`."""
     if not needed and (value is None or (isinstance(value, str) and not value.strip())):
         return None
-    plain = value
+    plain, group = value, "," if decimal == "." else "."
     if isinstance(value, str) and not isinstance(value, NumberCell):
-        plain = _with_point(value, decimal)
+        plain = _SPACES.sub("", value)
+        if re.fullmatch(rf"[-+]?\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?", plain):
+            plain = plain.replace(group, "")
+        plain = "nan" if group in plain else plain.replace(decimal, ".")
     try:
         number = float("nan" if isinstance(value, bool) or value is None else plain)
     except (TypeError, ValueError, OverflowError):
@@ -666,14 +669,6 @@ def parse_number(value: Any, name: str, needed: bool, decimal: str = ".") -> flo
         mark = "; a date is no number: add a column of its year or days" if DATE.match(str(value)) else mark
         raise InputError(f"{name} is {value!r}, which is not a finite number{mark}")
     return number
-
-
-def _with_point(text: str, decimal: str) -> str:
-    """A number with a decimal point and without groups of digits; "nan" for other texts."""
-    text, group = _SPACES.sub("", text), "," if decimal == "." else "."
-    if re.fullmatch(rf"[-+]?\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?", text):
-        text = text.replace(group, "")
-    return "nan" if group in text else text.replace(decimal, ".")
 
 
 def parse_weight(weight: float | None, place: str) -> float | None:

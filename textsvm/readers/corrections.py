@@ -78,11 +78,7 @@ def _correction_keys(corpus: Corpus) -> list[str]:
 def corrected_again(
     corpus: Corpus, corrections: Mapping[str, list[str | None]]
 ) -> tuple[Corpus, Counter[str], int]:
-    """Apply recorded corrections to the documents with the same text and label.
-
-    Returns the corpus, the number of documents of each decision, and the number of corrections of documents
-    that are not in the corpus.
-    """
+    """Apply recorded corrections to the documents with the same text: corpus, counts, number not found."""
     if corpus.labels is None:
         raise InputError(f"the model records corrections of labels, and {corpus.source} has no labels")
     labels, rest, counts = list[Any](corpus.labels), list[int](), Counter[str]()

@@ -198,21 +198,14 @@ def is_html(text: str) -> bool:
 
 
 def html_text(source: str) -> str:
-    """The text of an HTML page, with a line for each block.
-
-    Comments, scripts and styles are removed. Inline tags are removed without a blank, so that tags and
-    comments do not split a word; tags that begin a block become a line break.
-    """
-    text = _TAG.sub("", _BLOCK.sub("\n", without_hidden(without_comments(source))))
+    """The text of an HTML page, with a line for each block; comments and inline tags do not split a word."""
+    # A comment without an end ends before the next, or at the end.
+    first, *others = source.split("<!--")
+    page = first + "".join(piece.partition("-->")[2] for piece in others)
+    text = _TAG.sub("", _BLOCK.sub("\n", without_hidden(page)))
     if "&#" in text:
         text = _LONG_REFERENCE.sub("&#9999999999", text)
     return _LINES.sub("\n", _BLANK.sub(" ", html.unescape(text))).strip()
-
-
-def without_comments(source: str) -> str:
-    """A page without comments; a comment without an end ends before the next, or at the end."""
-    first, *others = source.split("<!--")
-    return first + "".join(piece.partition("-->")[2] for piece in others)
 
 
 def without_hidden(source: str) -> str:

@@ -287,10 +287,7 @@ def _length(token: Node, quirks: bool) -> tuple[float, ...] | None:
 
 
 def _calculated(token: Node, depth: int = 0) -> tuple[float, float, float] | None:
-    """A number, a multiple of the font's size and pixels of a mathematical expression; None if invalid.
-
-    `min`, `max` and `clamp` compare lengths as those of a font of 16 pixels.
-    """
+    """A number, a multiple of the font's size and pixels of a mathematical expression; None if invalid."""
     if token.type == "number":
         return token.value, 0, 0
     if token.type not in ("function", "() block"):
@@ -436,10 +433,7 @@ def _is_of_screens(media: str) -> bool:
 
 
 class _Sheets:
-    """The rules of a page's style sheets whose selectors are compounds of a tag, classes and an id.
-
-    A compound may be within others (`div.a p`, `td > p`). Rules with other selectors are not applied.
-    """
+    """The rules of style sheets whose selectors are compounds of a tag, classes and an id, as `td > p`."""
 
     def __init__(self, page: Node, quirks: bool) -> None:
         self._quirks = quirks  # classes and ids are in any case, and numbers are pixels
@@ -606,7 +600,11 @@ class _PageReader:
                 break
             node, style = stack.pop()
             if isinstance(node, tuple):
-                self._close(*node)
+                tag, block = node
+                self.displayed.append("\n" if block else "\t" if tag in ("td", "th") else "")
+                self._lines -= tag == "pre"
+                if tag == "a":
+                    self._end_link()
                 continue
             if node.next is not None:
                 stack.append((node.next, style))
@@ -631,12 +629,6 @@ class _PageReader:
                         stack.append((node.child, inner))
         self._end_link()
         return not stack and sheets.left > 0
-
-    def _close(self, tag: str, block: bool) -> None:
-        self.displayed.append("\n" if block else "\t" if tag in ("td", "th") else "")
-        self._lines -= tag == "pre"
-        if tag == "a":
-            self._end_link()
 
     def _text(self, text: str, style: _Style) -> None:
         if not style.hides:
@@ -679,15 +671,12 @@ class _PageReader:
     def _end_link(self) -> None:
         if self._link is not None and self._link[0]:
             shown = _SHOWN_HOST.match("".join(self.displayed[self._link[1] :]))
-            if shown and not _FILE.search(shown[1]) and not _are_of_one_domain(shown[1], self._link[0]):
-                self.tricks["link text names another host"] = None
+            if shown and not _FILE.search(shown[1]):
+                names = (x.lower().rstrip(".").removeprefix("www.") for x in (shown[1], self._link[0]))
+                short, long = sorted((f".{name}" for name in names), key=len)
+                if not long.endswith(short):  # of a single domain, a host is the end of the other's name
+                    self.tricks["link text names another host"] = None
         self._link = None
-
-
-def _are_of_one_domain(*hosts: str) -> bool:
-    """Whether a host is the other, or the end of its name."""
-    short, long = sorted(("." + host.lower().rstrip(".").removeprefix("www.") for host in hosts), key=len)
-    return long.endswith(short)
 
 
 def _hints(tag: str, attributes: dict[str, str], quirks: bool) -> dict[str, Value]:

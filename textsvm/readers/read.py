@@ -352,7 +352,11 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
         return vector_format(inputs, files) or ""
     kinds = {file_format(file, options) for file in sample}
     if kinds == {None} and all(is_binary(file.head) for file in sample):
-        raise _binary_error(inputs, sample)
+        for file in sample:
+            if file.head.startswith((*ZIP, *OPENERS)) or is_tar(file.head[:512]):
+                place = f"{file.name} in {inputs.source}"
+                raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
+        raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
     texts = [file for file in sample if not _is_of_no_use(file, options)]
     heads = [decode(file.head)[0] for file in texts]
     sequence_kinds = [sequence_format(file.name, head) for file, head in zip(texts, heads, strict=True)]
@@ -381,15 +385,6 @@ def _is_mail(sample: Sequence[File]) -> bool:
             "--format mail or --format file"
         )
     return True
-
-
-def _binary_error(inputs: InputFiles, sample: Sequence[File]) -> InputError:
-    """The error for files that are all binary."""
-    for file in sample:
-        if file.head.startswith((*ZIP, *OPENERS)) or is_tar(file.head[:512]):
-            place = f"{file.name} in {inputs.source}"
-            return InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
-    return InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
 
 
 def _text_format(inputs: InputFiles, heads: Sequence[str], options: ReadOptions) -> str:

@@ -3,15 +3,7 @@
 A record is a header that begins with >, and lines of letters up to the next; lines that begin with ; are
 comments. Letters are kept as written; white space and comments are left out.
 
-The label comes from the header, in three forms, or else from the name of the file if there are several:
-
-    >peak17 label=bound split=train     `name=value` anywhere in the header; `split` is the part
-    >1                                  headers of -1, 0 and 1, or few that repeat, are labels (FastSK's form)
-    >P1234|kinase|training              three fields, the last of them training or testing (iLearn's form)
-    pos.fa, neg.fa; pos/train.fa        a file a class: its name without the ending and without a part
-
-A column (`--label`, `--regress`, `--weights`, `--groups`) is a name in the header, or the number of a word of
-the header, the id being word 1.
+docs/sequences.md has the three forms in which a header gives the label, and the columns of a header.
 """
 
 from __future__ import annotations
@@ -74,11 +66,7 @@ def sequence_format(name: str, head: str) -> str | None:
 def read_sequences(
     files: Sequence[File | FileOnDisk], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
-    """The records of FASTA files, with columns from the headers.
-
-    A file named after a part (`train.fa`) is that part, unless a header says otherwise. `problems` gets
-    records that are odd or left out. Damaged files and invalid numbers raise InputError.
-    """
+    """The records of FASTA files, with columns from the headers; a file named after a part is that part."""
     for file, report in with_progress(files, progress):
         parsed = _header_parser(file, options, len(files) > 1)
         for count, (line, header, letters) in enumerate(records(file, problems), 1):

@@ -1,15 +1,8 @@
 """Symbols of a text (characters, words, groups of residues, or the tokens of a function) and their spans.
 
 `tokens="blosum62"` reads proteins as groups of residues that substitute each other: the ten groups that Li,
-Fan, Wang and Wang (2003, Protein Engineering 16:323) derived from BLOSUM62, Li-B(10) in Edgar's comparison
-(2004, Nucleic Acids Research 32:380):
-
-    AST  C  DEQ  FWY  G  HN  IV  KR  LM  P
-
-A group is named by its first letter. Other IUPAC letters: U (selenocysteine) counts as C and O (pyrrolysine)
-as K, from which they derive; Z (E or Q) belongs to their common group; B (D or N) counts as D and J (I or L)
-as L, as in MMseqs2; X (any) and * (stop) are symbols of their own. Case is ignored. All letters from A to Z
-are accepted; any other character, including alignment gaps and white space, is refused.
+Fan, Wang and Wang (2003, Protein Engineering 16:323) derived from BLOSUM62. A group has the name of its first
+letter, and case is ignored. docs/sequences.md has the groups of other IUPAC letters.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from textsvm.apps.export.characters import HANGUL, CharacterTables, WordPiece, character_tables, word_piece
+from textsvm.apps.export.characters import HANGUL, CharacterTables, character_tables, word_piece
 from textsvm.apps.export.plain import PlainModel
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
@@ -321,7 +321,9 @@ def name_of(label: object) -> str:
 
 def _add_tokenizer(out: _Writer, encoder: Any) -> int:
     """Record of a tokenizer."""
-    piece, keys = _packed_tokenizer(encoder.tokenizer)
+    piece = word_piece(encoder.tokenizer)
+    hashes = symbol_hashes(np.array(piece.tokens, object))
+    keys = np.sort(string_keys(np.arange(len(piece.tokens))[:, None], hashes))
     tags = np.append(keys, np.zeros(1 + SCANNED, np.uint64))
     states, prefix = [*SEEDS], piece.continuation_prefix
     for point in map(ord, prefix):
@@ -335,13 +337,6 @@ def _add_tokenizer(out: _Writer, encoder: Any) -> int:
 
 
 @lru_cache(maxsize=3)
-def _packed_tokenizer(tokenizer: bytes) -> tuple[WordPiece, Hashes]:
-    """A tokenizer, and the sorted keys of its tokens."""
-    piece = word_piece(tokenizer)
-    hashes = symbol_hashes(np.array(piece.tokens, object))
-    return piece, np.sort(string_keys(np.arange(len(piece.tokens))[:, None], hashes))
-
-
 def _add_characters(out: _Writer, tables: CharacterTables) -> int:
     """Record of the tables of code points."""
     numbers, blocks = two_stages(tables)

@@ -54,10 +54,7 @@ PADDING = -2  #: Number of padding
 
 
 class Graph:
-    """Nodes of an ONNX graph: ``g.Add(a, b)`` adds a node and returns the name of its output.
-
-    Inputs are names of values, numbers or arrays. Bodies of loops share the constants of the whole graph.
-    """
+    """Nodes of an ONNX graph: ``g.Add(a, b)`` adds one and returns the name of its output."""
 
     def __init__(self, whole: Graph | None = None) -> None:
         self.nodes: list[Any] = []

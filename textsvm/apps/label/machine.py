@@ -172,10 +172,7 @@ def _loss(values: Floats, target: Floats, multilabel: bool) -> float:
 
 
 class Pool:
-    """Feature rows of texts, with kernel values as their products, and vectors of the first of them.
-
-    `order` is a random order of the texts, shape (n,); the pool is a beginning of it.
-    """
+    """Feature rows of texts in a random `order`, with products as kernel values, and vectors of the first."""
 
     def __init__(self, texts: Sequence[str], order: Ints, encoder: object = None) -> None:
         self.texts = texts

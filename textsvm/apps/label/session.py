@@ -71,11 +71,7 @@ class Desk:
 
 
 class Session:
-    """Labelling of the texts of a corpus.
-
-    `shared` is the share of texts for two people (None: `SHARED`, and names are not asked for);
-    `suggestions` are labels by id.
-    """
+    """Labelling of a corpus; `shared` is the share of texts for two people, `suggestions` labels by id."""
 
     def __init__(
         self, corpus: Corpus, journal: Journal, learner: Learner, shared: float | None = None,

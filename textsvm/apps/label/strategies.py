@@ -14,23 +14,9 @@ without a text and its near-copies classifies it. The share of correct labels es
 of the corpus. Clopper and Pearson's interval assumes a number of texts that is fixed beforehand, and skipped
 and unsure texts are missing.
 
-Retrieval. The machine gives every text a probability p of being relevant: Platt's sigmoid of the decision
-value of a machine that was trained without the text. Take the latest answers, h of them relevant, and suppose
-that k relevant texts are still without a label. If the probabilities are right about which texts are more
-likely relevant than others, each of these k + h texts is among the latest answers with probability
-
-    rho = sum of p over the latest answers / sum of p over the latest answers and the texts without a label.
-
-The number of these k + h texts among the latest answers is Binomial(k + h, rho). Labelling may stop once
-P(at most h) <= 0.05 for the smallest k that takes the recall below 95 %, and for the answers since one of the
-latest 11 relevant texts. With equal p, a ranking that says nothing, it is a test of random draws, as that of
-Callaghan and Mueller-Hansen (2020). With few relevant texts k is 1, and nearly all of the sum must be read.
-
-A machine that has only seen relevant texts of one kind gives those of another kind too low a probability. So
-the test with equal p must hold, too, for the smallest k that takes the recall below 80 %.
-
-This is no theorem, for the probabilities are estimates and the test is repeated; reports/labelling.md has its
-rate of success in simulated searches. Texts outside the pool have the mean probability: nothing ranks them.
+Retrieval. Labelling may stop once a binomial test of the latest answers rejects, with probabilities of the
+machine and with equal ones, that too many relevant texts are still without a label. reports/labelling.md has
+the test, which is no theorem, and its rate of success in simulated searches.
 """
 
 from __future__ import annotations
@@ -78,12 +64,7 @@ class Candidates:
         return np.asarray(1 - two[:, 1] + two[:, 0])
 
     def cover(self, weight: Floats, n: int) -> Ints:
-        """Greedy facility location: n of at most `MOST` random candidates.
-
-        Each raises the weighted sum, over these candidates, of the similarity to the most similar labelled or
-        chosen text. The similarity is the kernel value, centred on these candidates, if it is positive.
-        `weight` has shape (m,).
-        """
+        """Greedy facility location: n of at most `MOST` random candidates; `weight` has shape (m,)."""
         sample = np.sort(self.rng.permutation(len(self.index))[:MOST])
         index, weight = self.index[sample], weight[sample]
         kernel, covered = self.similarity(index, index), np.zeros(len(sample), np.float32)
@@ -179,7 +160,11 @@ def retrieval(relevant: Bools, values: Floats, unlabelled: Floats, n_outside: in
     n_unlabelled = len(unlabelled) + n_outside
     if n_found in (0, n) or not n_unlabelled:
         return Retrieval(n_found, None if n_unlabelled else n_found, not n_unlabelled)
-    slope, offset = _sigmoid(values, relevant)
+    # Platt's sigmoid (2000), with a slope of at least 0: else the ranking is worse than none.
+    target = np.where(relevant, (n_found + 1) / (n_found + 2), 1 / (n - n_found + 2))
+    odds = float(np.log((n_found + 1) / (n - n_found + 1)))
+    slope, offset = fit_logistic(values, target, np.ones(n), (1.0, odds))
+    slope, offset = (slope, offset) if slope >= 0 else (0.0, odds)
     p, p_unlabelled = expit(slope * values + offset), float(expit(slope * unlabelled + offset).sum())
     missing = p_unlabelled + n_outside * (n_found + p_unlabelled) / (n + len(unlabelled))
     starts = np.append(0, np.flatnonzero(relevant) + 1)[::-1][: HITS + 1]
@@ -194,21 +179,8 @@ def _unlikely(n_found: int, recall: float, latest: Floats, rest: float) -> bool:
     return bool(bdtr(hits, k + hits, latest / (latest + rest)).min() <= LEVEL)
 
 
-def _sigmoid(values: Floats, relevant: Bools) -> tuple[float, float]:
-    """Slope, at least 0, and offset of Platt's sigmoid (2000)."""
-    n_relevant, n_other = int(relevant.sum()), int((~relevant).sum())
-    target = np.where(relevant, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
-    odds = float(np.log((n_relevant + 1) / (n_other + 1)))
-    slope, offset = fit_logistic(values, target, np.ones(len(values)), (1.0, odds))
-    return (slope, offset) if slope >= 0 else (0.0, odds)  # else the ranking is worse than none
-
-
 def labels_per_point(curve: Sequence[tuple[int, float]]) -> float | None:
-    """Labels that one more percent of accuracy would cost, by a power law; None if it is unknown.
-
-    `curve` has the number of labels and the accuracy of each point. The law is error = b n^-c, without a term
-    for the error that no number of labels removes: near that error it promises too much.
-    """
+    """Labels for one more percent of accuracy, by the power law error = b n^-c; None if it is unknown."""
     if len(curve) < 3:
         return None
     sizes, accuracy = np.array(curve, np.float64).T
