@@ -54,12 +54,7 @@ def read(
     learning: LearningOptions | None = None, *, kernel: KernelOrName = None,
     recorded: Mapping[str, str] | None = None, keep_rows: bool = False,
 ) -> Corpus:  # fmt: skip
-    """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
-
-    `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
-    are the columns that the model was trained on, which are read unless others are named. Rows without a text
-    are an error unless --vectors or --skip-invalid is given.
-    """
+    """Read a corpus, select a part, reduce its labels to two if requested, and report problems."""
     learning = learning or LearningOptions()
     learning.check(reading)
     with console.progress():
@@ -430,7 +425,11 @@ def hold_out(
     """Split a corpus into a training and a test part."""
     if share is None:
         say_grouping(console, corpus)
-        say_lone_groups(console, corpus)
+        groups = groups_of(corpus)
+        if groups is not None and all(isinstance(label, str) for label in corpus.labels or [None]):
+            classes, codes = np.unique(targets(corpus), return_inverse=True)
+            if len(lone := in_lone_groups(groups, codes)[1]):
+                console.say(f"note: {quoted_names(classes[lone].tolist())}: in one group, so never held out")
         return corpus, None
     held = _held_out(console, corpus, share, seed)
     return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
@@ -480,15 +479,6 @@ def say_grouping(console: Console, corpus: Corpus) -> None:
             f"note: documents with the same {name} have the same class, as pieces of a book have one author; "
             f"--groups {name!r} keeps them on one side of every split, so that figures hold for a new {name}"
         )
-
-
-def say_lone_groups(console: Console, corpus: Corpus) -> None:
-    """Name the classes that cannot be held out, because all of their documents are in one group."""
-    groups = groups_of(corpus)
-    if groups is not None and all(isinstance(label, str) for label in corpus.labels or [None]):
-        classes, codes = np.unique(targets(corpus), return_inverse=True)
-        if len(lone := in_lone_groups(groups, codes)[1]):
-            console.say(f"note: {quoted_names(classes[lone].tolist())}: in one group, so never held out")
 
 
 def say_copies(console: Console, n: int) -> None:

@@ -47,7 +47,7 @@ def devices(
 ) -> None:
     """List the CPU and every GPU, and test each GPU with a small kernel."""
     console = Console()
-    rows = [
+    rows: list[Json] = [
         {
             "device": "cpu" if entry.device.kind == "cpu" else f"cuda:{entry.device.index}",
             "description": entry.device.description,
@@ -58,7 +58,12 @@ def devices(
     ]
     console.lap("test")
     if compile_kernels:
-        _compile(rows, console)
+        kinds = {row["description"].partition(" ")[2]: row["device"] for row in rows[:0:-1] if row["usable"]}
+        for device in ("cpu", *kinds.values()):  # and a GPU of each kind
+            clock = time.perf_counter()
+            with console.progress():
+                compile_all(device, console.progress_of(f"compiling for {device}"))
+            console.say(f"compiled for {device} in {time.perf_counter() - clock:.0f} s")
         console.lap("compile")
     if json:
         console.print_json({"devices": rows})
@@ -69,16 +74,6 @@ def devices(
     cards = [str(row["device"]) for row in rows if row["usable"] and row["device"] != "cpu"]
     if len(cards) > 1:
         console.line(f"cuda:all: {' and '.join(cards)} together; cuda:0,1 for some of them")
-
-
-def _compile(rows: list[Json], console: Console) -> None:
-    """Compile for the CPU, and for a GPU of each kind."""
-    kinds = {row["description"].partition(" ")[2]: row["device"] for row in rows[:0:-1] if row["usable"]}
-    for device in ("cpu", *kinds.values()):
-        clock = time.perf_counter()
-        with console.progress():
-            compile_all(device, console.progress_of(f"compiling for {device}"))
-        console.say(f"compiled for {device} in {time.perf_counter() - clock:.0f} s")
 
 
 def compile_all(device: str, progress: Progress) -> None:

@@ -97,10 +97,15 @@ def explain(
         if output is not None:
             _write_top(output, top_features, printing.json)
         for side in top_features if output is None else ():
+            name = printable(str(side.label))
             if printing.json:
                 console.print_json(side.as_dict())
+            elif side.features:
+                rows = [(visible(x.text[:SHOWN]), f"{x.weight:.4f}", _merged(x)) for x in side.features]
+                console.table(f"{name}: {side.kind}", rows, ("", "weight", "merged"))
+                console.line(f"{_LEGEND[side.kind]}\n")
             else:
-                _show_top(console, side)
+                console.line(f"{name}: no {side.kind}\n")
         console.lap("print")
         return
     recorded = {"headers": training.headers, "recorded": training.columns}
@@ -193,16 +198,6 @@ _LEGEND = {
     "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
     "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",
 }
-
-
-def _show_top(console: Console, side: TopFeatures) -> None:
-    """Print the features of a class with the largest weights."""
-    if not side.features:
-        console.line(f"{printable(str(side.label))}: no {side.kind}\n")
-        return
-    rows = [(visible(own.text[:SHOWN]), f"{own.weight:.4f}", _merged(own)) for own in side.features]
-    console.table(f"{printable(str(side.label))}: {side.kind}", rows, ("", "weight", "merged"))
-    console.line(f"{_LEGEND[side.kind]}\n")
 
 
 def _write_top(output: Output, top_features: Sequence[TopFeatures], json: bool) -> None:

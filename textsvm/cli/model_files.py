@@ -153,6 +153,14 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
     assert record.device is not None
     solutions = record.solutions
     C = record.settings.as_dict().get("C") if record.C is None else record.C
+    classes: list[Json] = []
+    if training.targets is None:
+        counts = label_counts(training)
+        names = list(counts) if model.classes is None else model.classes
+        classes = [
+            {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
+            for name, support in zip(names, record.n_support, strict=True)
+        ]
     return {
         "estimator": model.estimator_name,
         "device": record.device.description,
@@ -163,7 +171,7 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
         **({} if record.C is None else {"loss": record.loss}),
         "kernel_matrix": record.gram,
         "n_train": len(training),
-        "classes": _per_class(model, training),
+        "classes": classes,
         "n_support": len(model.support.indices),
         "machines": len(solutions),
         "iterations": record.n_iter,
@@ -172,18 +180,6 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
         "objective": sum(solution.objective for solution in solutions),
         "duality_gap": max(solution.duality_gap for solution in solutions),
     }
-
-
-def _per_class(model: TrainedModel, training: Corpus) -> list[Json]:
-    """Number of documents and support vectors of each class; empty for regression."""
-    if training.targets is not None:
-        return []
-    counts = label_counts(training)
-    names = list(counts) if model.classes is None else model.classes
-    return [
-        {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
-        for name, support in zip(names, model.record.n_support, strict=True)
-    ]
 
 
 def without_run(value: object) -> Any:

@@ -201,6 +201,13 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
     predictions = [[str(model.labels_of(i)[1]) for i in range(first.n)] for model in results]
     same = np.array([len(set(labels)) == 1 for labels in zip(*predictions, strict=True)])
     alone = correct & (correct.sum(axis=0) == 1)
+    disagreements = []
+    for i in _rows_to_show(results, correct, ~same):
+        document = int(first.index[i])
+        text = "" if texts is None else " ".join(texts[document][: 2 * SHOWN_SYMBOLS].split())
+        text = text if len(text) <= SHOWN_SYMBOLS else text[:SHOWN_SYMBOLS] + " …"
+        truth, predicted = first.labels_of(i)[0], [model.labels_of(i)[1] for model in results]
+        disagreements.append(Disagreement(ids[document], text, truth, predicted, correct[:, i].tolist()))
     return SideBySide(
         names=names,
         results=results,
@@ -208,9 +215,7 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
         n_same=int(same.sum()),
         all_wrong=0 if first.task == "regression" else int((~correct.any(axis=0)).sum()),
         n_only_correct=alone.sum(axis=1).tolist(),
-        disagreements=[
-            _disagreement(i, results, correct, texts, ids) for i in _rows_to_show(results, correct, ~same)
-        ],
+        disagreements=disagreements,
     )
 
 
@@ -242,16 +247,6 @@ def _rows_to_show(results: Sequence[Results], correct: Bools, differs: Bools) ->
     worse = np.flatnonzero(differs & ~correct[0] & correct.any(axis=0)).tolist()
     better, half = np.flatnonzero(differs & correct[0]).tolist(), MOST_SHOWN // 2
     return worse[: MOST_SHOWN - min(half, len(better))] + better[: MOST_SHOWN - min(half, len(worse))]
-
-
-def _disagreement(
-    i: int, results: Sequence[Results], correct: Bools, texts: Sequence[str] | None, ids: Sequence[str]
-) -> Disagreement:
-    document = int(results[0].index[i])
-    text = "" if texts is None else " ".join(texts[document][: 2 * SHOWN_SYMBOLS].split())
-    text = text if len(text) <= SHOWN_SYMBOLS else text[:SHOWN_SYMBOLS] + " …"
-    predicted = [model.labels_of(i)[1] for model in results]
-    return Disagreement(ids[document], text, results[0].labels_of(i)[0], predicted, correct[:, i].tolist())
 
 
 def changes(

@@ -212,11 +212,7 @@ def decide_sample(
     settings: ClassifierSettings, model: TrainedModel, examples_of: Callable[[Ints], Any], labels: list[Any],
     groups: Ints | None = None,
 ) -> tuple[Ints, Ints, Floats, AnyArray] | None:  # fmt: skip
-    """Train with kernel, C and loss of a model on a few of its texts: indices of these and of others, and the
-    decision values and predictions of the others.
-
-    Training texts have the classes of the others, and no copies. None without a kernel or with few texts.
-    """
+    """Train like a model on a few of its texts: indices of these and others, values and labels of others."""
     classes = np.unique(labels, return_inverse=True)[1]
     train, test = _sample(model, len(labels), None if groups is None else classes, groups)
     if not np.isin(classes[test], classes[train]).all():

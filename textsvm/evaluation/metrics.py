@@ -84,11 +84,7 @@ def class_metrics(
     weight: Floats, true: Ints, predicted: Ints, decision: Floats | None, labels: Sequence[object],
     grades: tuple[int, int] | None = None, probability: Floats | None = None,
 ) -> dict[str, Floats]:  # fmt: skip
-    """Metrics for a single label per document, arrays of shape (resamples,).
-
-    `weight` has shape (resamples, n); `true` and `predicted` are indices into `labels`. Decision values and
-    probabilities have shape (n, n_labels), or (n,) for two labels, the second of which is the positive class.
-    """
+    """Metrics for a single label per document, shape (resamples,), from `weight`, shape (resamples, n)."""
     k = len(labels)
     support, n_predicted = _sums_by(weight, true, k), _sums_by(weight, predicted, k)
     hits = _sums_by(weight * (true == predicted), true, k)

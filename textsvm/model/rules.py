@@ -409,10 +409,9 @@ def fit_scale(
 ) -> float:
     """The scale t of the softmax that maximises the likelihood of the classes, by bisection.
 
-    `values` are decision values of texts that the machines were not trained on. Platt's targets
-    (n + 1) / (n + prior) for a class of n texts instead of 1 keep a training set without mistakes from making
-    every text certain (Platt 1999; a single scale as in Guo et al. 2017). `prior` is the number of classes by
-    default. The derivative of the negative logarithm of the likelihood, sum (p - y) f, rises with t.
+    Platt's targets (n + 1) / (n + prior) for a class of n texts instead of 1 keep a training set without
+    mistakes from making every text certain (Platt 1999). `prior` is the number of classes by default. The
+    derivative of the negative logarithm of the likelihood, sum (p - y) f, rises with t.
     """
     counts = np.bincount(codes, minlength=n_classes)
     if np.count_nonzero(counts) < 2:

@@ -198,14 +198,10 @@ class Occurrences:
 
 
 def merge(pairs: Sequence[tuple[str, float]], count: Count, n: int | None = None) -> list[Feature]:
-    """Merge neighbouring substrings of similar weight (positive, heaviest first) that are joined in a text.
-
-    `count` is the method of the text; of an empty text joined substrings are not looked for.
-
-    Only the first `n` features are merged and returned (None: all).
+    """Merge neighbouring substrings of similar weight (heaviest first) that are joined in a text; n features.
 
     Only substrings of `MIN_LENGTH` symbols, and of `SHARE` of the weight of the heaviest, join it; all
-    substrings of the result are merged into it.
+    substrings of the result are merged into it. `count` is the method of the text.
     """
     rest = dict(pairs)
     result = []

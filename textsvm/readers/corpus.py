@@ -537,11 +537,7 @@ def build_corpus(
     documents: Iterable[Document], source: str, format: str, problems: Problems, *, labelled: bool = True,
     stored: bool = False,
 ) -> Corpus:  # fmt: skip
-    """Build a corpus from documents: unique ids, labels of a single type.
-
-    If some documents have labels, documents without a label are left out and reported; unless `labelled`,
-    labels are ignored. Targets replace the labels. With `stored`, texts are written to a temporary file.
-    """
+    """Build a corpus from documents: unique ids, and labels of a single type or targets in their place."""
     rows: list[Document] = []
     split = _split_texts(documents, rows, source, stored)
     texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)
@@ -549,7 +545,13 @@ def build_corpus(
     if columns is not None:
         texts = next((column for column in columns.values() if isinstance(column, Sequence)), [])
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
-    noun, values = _values_to_learn(rows, labelled)
+    noun, values = "", list[object]([""] * len(rows))  # that every document needs
+    if any(row.target is not None for row in rows):
+        noun, values = "number to be predicted", [row.target for row in rows]
+    elif labelled and any(row.label is not None for row in rows):
+        labels = (row.label for row in rows)
+        noun = "label"
+        values = [None if isinstance(x, Answers) and not {*x, *x.no} else x for x in labels]
     missing = [row.id for row, value in zip(rows, values, strict=True) if value is None]
     indices = [i for i, value in enumerate(values) if value is not None]
     # Scattered labels seldom begin with the first row, differ in turn and are never neighbours.
@@ -588,16 +590,6 @@ def note_left_out(problems: Problems, source: str, total: int, rows: Sequence[st
         return [f"{source}: {sentence}"]
     problems += [(source, sentence)] if len(rows) > 1 else [(rows[0], f"left out: {reason}")] if rows else []
     return []
-
-
-def _values_to_learn(rows: Sequence[Document], labelled: bool) -> tuple[str, Sequence[object]]:
-    """The noun and the values that every document needs: numbers if there are any, or labels, or none."""
-    if any(row.target is not None for row in rows):
-        return "number to be predicted", [row.target for row in rows]
-    if labelled and any(row.label is not None for row in rows):
-        labels = (row.label for row in rows)
-        return "label", [None if isinstance(x, Answers) and not {*x, *x.no} else x for x in labels]
-    return "", [""] * len(rows)
 
 
 def _uniform_labels(

@@ -174,11 +174,7 @@ def read_conll(
 def read_lines(
     files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
-    """Documents of lines; ids are line numbers, with the file if there are several.
-
-    A file named after a part (`r8-train-all-terms.txt`) is that part. If no labels are read, a file whose
-    first lines do not all have labels has texts alone. `problems` gets lines that are left out.
-    """
+    """Documents of lines; ids are line numbers, with the file if there are several."""
     for file, report in with_progress(files, progress):
         parsed = _line_parser(file, options, problems)
         invalid = InvalidRows(file.name, "line", options, problems)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from textsvm.errors import plural
-from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
+from textsvm.evaluation.comparison import Difference, SideBySide
 from textsvm.evaluation.explanation import Explanation
 from textsvm.evaluation.slices import Slices
 from textsvm.model.top_features import TopFeatures
@@ -197,20 +197,18 @@ def _disagreements(models: SideBySide) -> str:
     if not models.disagreements:
         return ""
     head = "".join(f"<th>{safe(name)}</th>" for name in ("", "truth", *models.names))
-    rows = "".join(_disagreement_row(row, len(models.names)) for row in models.disagreements)
+    rows = ""
+    for row in models.disagreements:
+        predictions = "".join(
+            f'<td class="{"good" if right else "bad"}">{safe(label_text(label))}</td>'
+            for label, right in zip(row.predicted, row.correct, strict=True)
+        )
+        rows += f"<tr><th>{safe(row.id)}</th><td>{safe(label_text(row.truth))}</td>{predictions}</tr>"
+        width = len(models.names) + 2
+        if row.text:
+            rows += f'<tr class="text"><td colspan="{width}" dir="auto">{safe(row.text)}</td></tr>'
     table = f'<table class="figures apart"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     return section("Where the models disagree", f'<div class="scroll">{table}</div>')
-
-
-def _disagreement_row(row: Disagreement, n_models: int) -> str:
-    predictions = "".join(
-        f'<td class="{"good" if right else "bad"}">{safe(label_text(label))}</td>'
-        for label, right in zip(row.predicted, row.correct, strict=True)
-    )
-    line = f"<tr><th>{safe(row.id)}</th><td>{safe(label_text(row.truth))}</td>{predictions}</tr>"
-    if not row.text:
-        return line
-    return f'{line}<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(row.text)}</td></tr>'
 
 
 def features_section(features: Sequence[TopFeatures]) -> str:

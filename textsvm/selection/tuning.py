@@ -112,9 +112,7 @@ def tune(
     model : SVC, MultilabelSVC or SVR
         If neither the model nor the grid names a kernel, ``Spectrum((1, 5), "log", idf=True)`` is tuned, and
         named in `best_params_`.
-    X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
-    y : array-like, shape (n,)
-        Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
+    X, y : as for `textsvm.cross_validate`
     grid : dict of lists, or several
         As for scikit-learn's `ParameterGrid`: ``{"kernel__p": [3, 4, 5], "C": [1, 10]}``, or
         ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``. The kernel "auto" is the default of

@@ -279,11 +279,21 @@ class NumberedFolds:
 
     def warn(self) -> None:
         """Warn about classes that are not tested in every fold."""
-        notes = [self._never_tested(), self._seldom_tested()]
+        notes = []
         if self.k < self.requested:
-            few = f"{self.k} folds are made and not {self.requested}: too few {self.unit}s for more"
-            notes.insert(0, few)
-        if notes := [note for note in notes if note]:
+            notes.append(f"{self.k} folds are made and not {self.requested}: too few {self.unit}s for more")
+        if self.fixed.any():
+            names = self._named(sorted(self.rare))
+            subject = f"classes of a single document ({names})"
+            if self.unit != "document":
+                count = plural(int(self.fixed.sum()), "document")
+                subject = f"{count} in the {self.unit}s of classes that have too few {self.unit}s ({names})"
+            notes.append(f"{subject} are trained on in every fold and never tested")
+        sizes = np.zeros(0, np.int64) if self.classes is None else self._sizes(~self.fixed)
+        if len(few := np.flatnonzero((sizes > 0) & (sizes < self.k))):
+            classes = f"classes of fewer documents ({self._named(few)})"
+            notes.append(f"not all of the {self.k} folds test {classes}")
+        if notes:
             warn_user("; ".join(notes), RareClassWarning)
 
     def _most(self) -> int:
@@ -328,26 +338,6 @@ class NumberedFolds:
         """Number of documents of each class, among some or all."""
         assert self.classes is not None
         return np.bincount(self.target.values[rows], minlength=len(self.classes))
-
-    def _never_tested(self) -> str:
-        """Note about classes that stay in every training part; "" if there are none."""
-        if not self.fixed.any():
-            return ""
-        names = self._named(sorted(self.rare))
-        if self.unit == "document":
-            subject = f"classes of a single document ({names})"
-        else:
-            count = plural(int(self.fixed.sum()), "document")
-            subject = f"{count} in the {self.unit}s of classes that have too few {self.unit}s ({names})"
-        return f"{subject} are trained on in every fold and never tested"
-
-    def _seldom_tested(self) -> str:
-        """Note about classes that some folds do not test; "" if there are none."""
-        sizes = np.zeros(0, np.int64) if self.classes is None else self._sizes(~self.fixed)
-        few = np.flatnonzero((sizes > 0) & (sizes < self.k))
-        if len(few) == 0:
-            return ""
-        return f"not all of the {self.k} folds test classes of fewer documents ({self._named(few)})"
 
     def _named(self, codes: Iterable[int]) -> str:
         return "" if self.classes is None else quoted_names([self.classes[a] for a in codes])

@@ -94,25 +94,20 @@ def levels_of(multiclass: str, classes: AnyArray) -> Ints:
                 f'multiclass="{multiclass}" must name each class once, the lowest first, and names {name!r} '
                 f"{places.count(name)} times"
             )
-        value = float(places.index(name)) if order else _as_level(name)
+        try:
+            value = float(places.index(name) if order else name)
+        except ValueError:
+            value = np.nan
+        if not np.isfinite(value):
+            raise InputError(
+                f"ordered classes are numbers, and {name!r} is none: name all of them, the lowest first, "
+                'such as multiclass="ordered:low<medium<high" (--multiclass)'
+            )
         if value in values:
             other = names[values.index(value)]
             raise InputError(f"the ordered classes {other} and {name} are the same number")
         values.append(value)
     return np.argsort(np.argsort(values))
-
-
-def _as_level(name: str) -> float:
-    try:
-        value = float(name)
-    except ValueError:
-        value = np.nan
-    if np.isfinite(value):
-        return value
-    raise InputError(
-        f"ordered classes are numbers, and {name!r} is none: name all of them, the lowest first, such as "
-        'multiclass="ordered:low<medium<high" (--multiclass)'
-    )
 
 
 def rule_of(settings: Settings, target: Target) -> Rule:

@@ -77,12 +77,7 @@ class PageError(InputError):
 
 
 class Journal:
-    """Answers of a corpus, locked against other processes until `close`.
-
-    `path` is that of the file of labels; with `replace` it is replaced if it has no journal. `multilabel`,
-    whether answers are lists of labels, must not change from run to run. InputError if the journal is in use,
-    damaged, of other answers, or missing beside a file of labels.
-    """
+    """Answers of a corpus, locked against other processes until `close`; `replace` begins the labels anew."""
 
     def __init__(self, path: Path, multilabel: bool, replace: bool = False) -> None:
         self.path, self.journal_path = path, journal_of(path)

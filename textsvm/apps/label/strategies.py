@@ -150,12 +150,7 @@ class Retrieval:
 
 
 def retrieval(relevant: Bools, values: Floats, unlabelled: Floats, n_outside: int) -> Retrieval:
-    """Judge whether enough relevant texts are labelled.
-
-    `relevant` are the answers, in their order, and `values` the decision values of these texts by machines
-    without them. `unlabelled` are values of the other texts of the pool; `n_outside` is the number of texts
-    without a label outside the pool.
-    """
+    """Judge whether enough relevant texts are labelled, by values of machines without the text."""
     n, n_found = len(relevant), int(relevant.sum())
     n_unlabelled = len(unlabelled) + n_outside
     if n_found in (0, n) or not n_unlabelled:
