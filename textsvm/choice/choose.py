@@ -80,12 +80,11 @@ def choose(
     seconds: float,
     progress: StageProgress | None = None,
 ) -> Choice:
-    """Choose a kernel and C by cross-validation.
+    """Choose a kernel and C by cross-validation; `C` and `weight` are factors of the C of the candidates.
 
-    `documents` have the views of the default's kernel and classes, `groups` stay in one fold, and `weight`
-    are factors of C. `C` multiplies the values of C of the candidates. `seconds`, at least
-    `MIN_SECONDS`, bounds the predicted time of the trials; if it is too short for `FEWEST` texts, the default
-    is chosen without trials. If folds that keep copies together are impossible, the choice has no accuracy.
+    `seconds`, at least `MIN_SECONDS`, bounds the predicted time of the trials; if it is too short for
+    `FEWEST` texts, the default is chosen without trials. If folds that keep copies together are impossible,
+    the choice has no accuracy.
     """
     characters = default.characters(documents)
     assert characters.classes is not None

@@ -69,7 +69,7 @@ def compare(
     from textsvm.cli import corpora, settings
     from textsvm.evaluation import baselines
     from textsvm.model.settings import ClassifierSettings
-    from textsvm.reporting.pages import comparison_page, name_of_test
+    from textsvm.reporting import pages
     from textsvm.runtime.device import select
 
     encoder = None if judging.encoder is None else settings.encoder_of(judging.encoder, kernels.values())
@@ -101,13 +101,15 @@ def compare(
     lead = f"{compared[0].n:,} {'documents' if documents.piece_of is None else 'pieces'} {how}"
     if judging.report is not None:
         with writing(judging.report) as stream:
-            stream.write(comparison_page(title, lead, compared))
+            body = [pages.accuracy_chart(compared), pages.comparison_table(compared)]
+            stream.write(pages.page(title, lead, body))
     if printing.json:
         lines = [entry.as_dict() for entry in compared]
         facts = {"corpus": documents.source, "reading": documents.reading, "how": how}
         console.print_json({**facts, "device": used.description, "seconds": seconds, "classifiers": lines})
     else:
-        _show(console, f"{corpora.names_of(corpus)}: {lead}", compared, name_of_test(compared[0].n_groups))
+        test = pages.name_of_test(compared[0].n_groups)
+        _show(console, f"{corpora.names_of(corpus)}: {lead}", compared, test)
 
 
 def _show(console: Console, title: str, compared: list[ClassifierScore], test: str) -> None:

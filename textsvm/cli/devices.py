@@ -1,9 +1,7 @@
 """textsvm devices: the CPU and the GPUs of this computer.
 
-`devices --compile` fills the caches of compiled code on disk, Numba's for the CPU and CuPy's for GPUs.
-Otherwise code is compiled when it is first used, which takes some seconds of a first training of more than
-1,000 texts on the CPU, and 1 to 30 on a GPU, mostly for array operations of CuPy. Processes run small
-trainings of every kind and compile the .cu files in parallel; all later processes use the caches.
+`devices --compile` fills the caches of compiled code on disk, Numba's for the CPU and CuPy's for GPUs: its
+processes run small trainings of every kind and compile the .cu files; all later processes use the caches.
 """
 
 from __future__ import annotations

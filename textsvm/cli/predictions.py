@@ -1,8 +1,4 @@
-"""Predict documents as they arrive, and print JSON Lines or a table: the work of `textsvm predict`.
-
-Predictions of an input table are added to the text of each row of CSV or TSV, or to the workbook of .xlsx, so
-the rest of the table does not change.
-"""
+"""Predict documents as they arrive, and print JSON Lines or a table: the work of `textsvm predict`."""
 
 from __future__ import annotations
 

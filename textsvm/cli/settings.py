@@ -1,9 +1,4 @@
-"""Settings of machines that the options of a command describe, and the kernel that fits a corpus.
-
-Parameters without an option keep the defaults of the estimators. If no kernel is named, vectors get a
-Gaussian kernel, and columns without classes the sum of the fast kernel on each text column and a Gaussian
-kernel on the numbers.
-"""
+"""Settings of machines that the options of a command describe, and the kernel that fits a corpus."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Train a model for a command, and judge it: the work of `textsvm train`.
-
-The last line of `train` has the quality on documents held out of training, that of a constant answer, and the
-next step.
-"""
+"""Train a model for a command, and judge it: the work of `textsvm train`."""
 
 from __future__ import annotations
 

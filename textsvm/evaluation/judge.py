@@ -125,11 +125,7 @@ def predict_one_class(
 def judge(
     model: Any, texts: Any, truth: Sequence[Any], positive: Any = None, progress: StageProgress | None = None,
 ) -> Results:  # fmt: skip
-    """Predict labelled documents by a model or estimator, and compute results.
-
-    A calibrated model predicts its likeliest class. `truth` are labels, numbers for an SVR, and for several
-    labels tuples or an indicator. `positive` is the positive class of two, and that of a OneClassSVM.
-    """
+    """Predict labelled documents by a model or estimator, and compute results; `positive` is a class."""
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     model, clock, seconds = as_model(model), time.perf_counter(), dict[str, float]()

@@ -44,7 +44,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
-from textsvm.errors import InputError
 
 MOST_GRADES = 1000  #: A wider range of whole numbers is not treated as grades: years, prices
 AT = (1, 3, 5)  #: The k of precision at k, as far as there are as many labels
@@ -56,11 +55,9 @@ def scores(
 ) -> dict[str, float]:  # fmt: skip
     """All metrics by name; the names depend on the truth alone.
 
-    Truth and predictions are labels out of the sorted `classes` (None for regression), numbers, or for
-    several labels indicator matrices, shape (n, n_classes). Decision values have that shape, or (n,) for two
-    classes; without them, there are no areas under curves, which take long (else NaN without `areas`), and no
-    precision at k. `grades` is the range of the quadratic weighted kappa, `positive` the class of two, by
-    default ``classes[1]``.
+    Truth and predictions are labels out of the sorted `classes` (None for regression), numbers, or indicator
+    matrices of several labels. Without decision values there are no areas under curves, which take long (else
+    NaN without `areas`), and no precision at k. `grades` is the range of the quadratic weighted kappa.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     weight = np.ones((1, len(truth)))
@@ -221,12 +218,6 @@ def as_grades(labels: AnyArray) -> Ints | None:
     else:
         return None
     return values if len(values) and np.ptp(values) < MOST_GRADES else None
-
-
-def check_grades(grades: tuple[int, int] | None) -> None:
-    """Raise InputError unless `grades` is a range of at least two grades."""
-    if grades is not None and not 0 < grades[1] - grades[0] < MOST_GRADES:
-        raise InputError(f"grades must be 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}")
 
 
 def grades_of(truth: AnyArray, grades: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
 from textsvm.errors import InputError, first_few
 from textsvm.evaluation.metrics import (
+    MOST_GRADES,
     average_precisions,
     break_even,
-    check_grades,
     class_metrics,
     class_table,
     grades_of,
@@ -266,7 +266,8 @@ def evaluate(
     >>> [round(bound, 3) for bound in results.with_intervals().intervals["recall"]]
     [0.025, 1.0]
     """
-    check_grades(grades)
+    if grades is not None and not 0 < grades[1] - grades[0] < MOST_GRADES:
+        raise InputError(f"grades must be 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}")
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     predicted, decision = np.asarray(predicted), np.asarray(decision)
@@ -299,11 +300,7 @@ def evaluate_labels(
     truth: Sequence[Sequence[object]] | AnyArray, predicted: Bools, decision: Floats, classes: AnyArray,
     thresholds: Floats,
 ) -> Results:  # fmt: skip
-    """Judge predictions of several labels per document, arrays of shape (n, n_classes).
-
-    `truth` is an indicator matrix of this shape, or n tuples of labels; labels that are not in `classes` are
-    left out of all figures, with a warning in the results.
-    """
+    """Judge predictions of several labels per document; `truth` is an indicator matrix, or tuples."""
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     indicator, warnings = _label_indicator(truth, classes)

@@ -74,12 +74,7 @@ class Answers(tuple[str, ...]):
 
 
 class Document(NamedTuple):
-    """A document as a reader yields it.
-
-    `columns` are texts and numbers that stay apart, the first text among them. `problem` says why a row
-    holds no document, if `ReadOptions.keep_invalid` asks for such rows; `row` are all its cells, if
-    `ReadOptions.keep_rows` asks for them.
-    """
+    """A document as a reader yields it."""
 
     id: str
     text: str
@@ -88,9 +83,9 @@ class Document(NamedTuple):
     target: float | None = None
     weight: float | None = None
     group: str | None = None
-    columns: Mapping[str, str | float] | None = None
-    problem: str | None = None
-    row: Row | None = None
+    columns: Mapping[str, str | float] | None = None  #: Texts and numbers that stay apart
+    problem: str | None = None  #: Why a row holds no document, with `ReadOptions.keep_invalid`
+    row: Row | None = None  #: All cells, with `ReadOptions.keep_rows`
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,7 @@ KEEP, CHANGE, UNSURE = "keep", "change", "unsure"
 
 
 def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
-    """Apply the decisions of a JSON Lines file to a corpus with a label for each document.
-
-    Each line has the keys "id", "decision" ("keep", "change" or "unsure"), "label" to change a label, and
-    optionally "was", the label of the document, which is then checked. Returns the corpus with the new labels
-    and without unsure documents, and the number of documents of each decision. An InputError names the line.
-    """
+    """Apply the decisions of a JSON Lines file (docs/doubts.md): corpus without unsure ones, counts."""
     if corpus.labels is None:
         raise InputError(f"--corrections changes labels, and {corpus.source} has none")
     try:

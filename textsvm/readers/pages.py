@@ -530,11 +530,7 @@ def require_page_parser() -> None:
 
 
 def page_text(source: str) -> tuple[str, list[str]]:
-    """The displayed text of an HTML page, a line a block, and its tricks in words ("link to host a.com").
-
-    Text is hidden by styles, attributes, or a colour like that of its background. Any input is accepted,
-    however broken; each trick is named once. The end of a long page is read by itself, and stands before it.
-    """
+    """The displayed text of an HTML page, a line a block, and its tricks in words ("link to host a.com")."""
     reader = _PageReader()
     if _SPLIT.search(source):
         reader.tricks["words split by comments"] = None

@@ -27,6 +27,7 @@ MOST_BESIDE = 8  #: Maximum number of classes of a matrix that fits beside a cha
 def render(report: Report) -> str:
     """The report as a page, to be written in UTF-8."""
     results = report.results
+    facts = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in report.facts)
     body = [
         _warnings(results),
         _headline(results),
@@ -39,7 +40,7 @@ def render(report: Report) -> str:
         sections.learning_section(report.learning),
         *(map_sections(report.class_map, report.map_ids) if report.class_map else ()),
         sections.mistakes_section(report),
-        _facts(report),
+        section("How it was made", f'<table class="facts">{facts}</table>'),
     ]
     scores = curves.threshold_data(results)
     return page(report.title, _lead(results), body, "" if scores is None else json_element("scores", scores))
@@ -193,8 +194,3 @@ def _classes(results: Results) -> str:
     )
     table = html_table(head, [[safe(name), *cells] for name, *cells in rows])
     return section("Classes", meaning if results.task == "multilabel" else "", table)
-
-
-def _facts(report: Report) -> str:
-    rows = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in report.facts)
-    return section("How it was made", f'<table class="facts">{rows}</table>')

@@ -1,8 +1,4 @@
-"""Pages of other commands: doubtful labels to review, and a comparison of classifiers.
-
-Like every page of `textsvm.reporting.html` they are a single file without network access, complete without
-script.
-"""
+"""Pages of other commands, like those of `html`: doubtful labels, and a comparison of classifiers."""
 
 from __future__ import annotations
 
@@ -118,10 +114,6 @@ def _beside(review: Review, doubt: Doubt) -> str:
         f'<div class="beside"><p class="note">similar ({doubt.similarity:.3f}): {name}, <b>{label}</b></p>'
         f'<div class="document" dir="auto">{text}</div></div>'
     )
-
-
-def comparison_page(title: str, lead: str, compared: Sequence[ClassifierScore]) -> str:
-    return page(title, lead, [accuracy_chart(compared), comparison_table(compared)])
 
 
 def accuracy_chart(compared: Sequence[ClassifierScore]) -> str:

@@ -161,11 +161,7 @@ class GridSearch:
         )  # fmt: skip
 
     def choose(self, folds: Iterable[int]) -> int:
-        """Index of the setting with the best mean over some folds; among equals the simplest.
-
-        kernel="auto" is chosen unless another setting is better by more than a standard error of the
-        differences on the folds.
-        """
+        """Index of the best mean over folds, the simplest of equals; "auto" if none is clearly better."""
         sign = -1 if self.metric in LESS_IS_BETTER else 1
         places = list(folds)
 

@@ -56,11 +56,7 @@ class TextChunk:
 def encode_characters(
     texts: Iterable[str], reading: Reading, first: NDArray[np.uint32], progress: Progress | None = None
 ) -> tuple[NDArray[np.unsignedinteger], Ints, NDArray[np.uint32]]:
-    """Normalise texts and encode their characters: codes, offsets (n + 1,) and alphabet.
-
-    Texts are consumed once, a few million characters at a time. The alphabet is `first` followed by the
-    other symbols of the texts, sorted.
-    """
+    """Normalise texts and encode their characters, those of `first` first: codes, offsets and alphabet."""
     parts = list(_parts(texts, reading, progress))
     lengths = np.empty(sum(len(chunk.numbers) for chunk in parts), np.int64)
     for chunk in parts:
@@ -484,10 +480,7 @@ def _slot(key, size):
 
 @njit(nogil=True, cache=True)
 def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, n):
-    """Number spans until half the slots are used; return the next span, and how many numbers there are.
-
-    The key of a short span is its content behind a bit that marks its length; of a long span, a hash.
-    """
+    """Number spans until half the slots are used; return the next span, and how many numbers there are."""
     last, bits = len(slots) - 1, np.uint64(8 * codes.itemsize)
     for i in range(begin, len(starts)):
         start, size = starts[i], stops[i] - starts[i]

@@ -110,11 +110,7 @@ def locate(text: str, tokens: Sequence[str]) -> Spans:
 
 
 def align(folded: str, text: str) -> Spans:
-    """Spans of the characters of a case-folded text in the original text.
-
-    The expansion of a character ("ß" to "ss") shares its span. If the texts do not match, spans are assigned
-    proportionally.
-    """
+    """Spans of the characters of a case-folded text in the original; proportional if they do not match."""
     n, m = len(folded), len(text)
     at = np.arange(n)
     if n == m and folded in (text, text.casefold()):

@@ -96,12 +96,7 @@ def report_leaks(
 def make_folds(
     cv: Any, target: Target, groups: ArrayLike | None = None, repeats: int = 1, random_state: int | None = 0
 ) -> list[Fold]:
-    """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices.
-
-    A number of folds means shuffled folds, stratified by class (not for regression and several labels per
-    document). Documents of the same group, of `target` or `groups`, are never on both sides of a fold, nor
-    are copies if that is possible.
-    """
+    """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices."""
     n, copies = len(target.values), target.copies
     numbers = merge_groups(target.groups, None if groups is None else as_groups(groups, n))
     if not is_whole(repeats) or repeats < 1:
@@ -164,11 +159,7 @@ def as_groups(groups: ArrayLike, n: int) -> Ints:
 def shuffle_split(
     n: int, share: float, seed: int, labels: Sequence[Any] | None = None
 ) -> tuple[list[int], list[int]]:
-    """Draw a test part of a share of n documents; ascending indices of the training and the test part.
-
-    Equal to scikit-learn's `train_test_split`. With labels it is stratified, and both parts need room for a
-    document of each class.
-    """
+    """Draw a stratified test part of a share of n documents, as scikit-learn's `train_test_split` does."""
     random, n_test = np.random.RandomState(seed), ceil(share * n)
     if labels is None:
         order = random.permutation(n)
@@ -201,11 +192,7 @@ def _stratified_sizes(sizes: Ints, total: int, random: np.random.RandomState) ->
 
 
 class NumberedFolds:
-    """k shuffled folds, stratified by class, with every class in every training part.
-
-    Groups, numbered from 0, and copies stay together. Raises InputError if two folds are impossible, or fewer
-    than two classes could be tested.
-    """
+    """k shuffled folds, stratified by class, with every class in every training part; groups stay whole."""
 
     def __init__(self, k: int, target: Target, groups: Ints | None, copies: Ints | None = None) -> None:
         if k < 2:

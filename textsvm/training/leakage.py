@@ -97,11 +97,7 @@ def held_out_leak(
     bound: float | None = None,
     progress: Progress | None = None,
 ) -> Leak:
-    """Held-out documents with a near-duplicate among the training documents of a model.
-
-    `model` is a `TrainedModel` or a fitted estimator. The default bound is the kernel's. In the result `test`
-    are indices of `held`, and `train` of `training`.
-    """
+    """Held-out documents with a near-duplicate among the training documents of a model or estimator."""
     trained = as_model(model)
     assert trained.kernel is not None
     kernel, reader = trained.kernel.structure.near_duplicate_kernel, trained.reader

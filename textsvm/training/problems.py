@@ -1,8 +1,4 @@
-"""From settings and targets to learning problems, decision rules, and offsets estimated by cross-validation.
-
-Offsets of classes (scoring="f1_macro") and thresholds of labels are chosen from out-of-fold decision values
-(`textsvm.training.thresholds`).
-"""
+"""From settings and targets to learning problems, decision rules, and offsets by cross-validation."""
 
 from __future__ import annotations
 
@@ -42,11 +38,7 @@ def as_target(settings: Settings, y: object, n: int) -> Target:
 def problem_of(
     settings: Settings, target: Target, index: Ints, sample_weight: Floats | None = None
 ) -> Problem:
-    """The learning problem of the rows `index`; InputError if there is nothing to learn from them.
-
-    `target` and `sample_weight`, shape (n,), are of all n examples; class weights count these rows only.
-    Labels that none or all of the rows have are left out.
-    """
+    """The learning problem of the rows `index` of n examples; InputError if there is nothing to learn."""
     if isinstance(settings, ClassifierSettings):
         return classification(settings, target, index, sample_weight)
     if isinstance(settings, MultilabelSettings):

@@ -150,11 +150,7 @@ def decide_test_part(
     settings: ClassifierSettings, examples: Callable[[Ints], Any], labels: Sequence[object], fold: Fold,
     groups: Ints | None, documents: Any = None,
 ) -> tuple[Floats, AnyArray]:  # fmt: skip
-    """Decision values and predictions of the test part of a fold by a model of its training part.
-
-    `examples` selects examples by their indices, `groups` are those of all examples, and `documents` these,
-    encoded, if they are given. No values depend on the number of threads of BLAS.
-    """
+    """Decision values and predictions of the test part of a fold by a model of its training part."""
     train, test = fold
     rows = np.sort(np.concatenate(fold))
     if settings.scoring != "accuracy":  # the offsets of a rule are learnt by a whole training
@@ -547,12 +543,10 @@ def with_bias(machines: Machines, addition: Any) -> Machines:
 
 
 def rare_class_bias(totals: Floats, n: int) -> Floats:
-    """Additions to the biases of one-vs-rest machines that favour rare classes, shape (n_machines,).
+    """Additions to the biases of one-vs-rest machines for n texts, by the `totals` of weights of the classes.
 
-    `totals` are the sums of the weights of the classes, and n is the number of texts. A machine decides its
-    own support vectors with their dual variables, which are larger in rare classes, and new texts without
-    them: the more so, the fewer texts there are (reports/learning_curves.md). The addition grows with
-    sqrt(1 / n) down to 100 texts.
+    A machine decides its own support vectors with their dual variables, which are larger in rare classes, and
+    new texts without them: the more so, the fewer texts there are (reports/learning_curves.md).
     """
     logs, rare = np.log(totals), RARE_CLASS_BIAS * np.sqrt(np.clip(RARE_CLASS_TEXTS / n, 1, 10))
     if len(logs) == 2:
@@ -592,11 +586,7 @@ def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Float
 def scaled(
     rule: Rule, decision: Floats, labels: object, weight: object = None, offsets: Floats | None = None
 ) -> Rule:
-    """The rule with probabilities that fit out-of-fold decision values, moved by `offsets` of classes.
-
-    Values of NaN, without a test, are ignored. A rule that is no plain `ClassRule`, or has probabilities,
-    stays as it is.
-    """
+    """The rule with probabilities that fit out-of-fold decision values, where tested, moved by `offsets`."""
     columns = by_class(decision)
     if type(rule) is not ClassRule or rule.scale is not None or columns.shape[1] != len(rule.classes):
         return rule

@@ -1,6 +1,4 @@
-"""Trained models as files for C, JavaScript, WebAssembly and onnxruntime.
+"""Trained models as files for C, JavaScript, WebAssembly and onnxruntime (docs/export_format.md).
 
-`plain.plain_model` describes a model as plain arrays (`plain.PlainModel`), `binary.pack` writes it as a file
-that C and JavaScript read without parsing, `onnx.onnx_of` a graph of ONNX, `files.export` writes all formats.
-docs/export_format.md describes the file.
+`plain` describes a model as plain arrays; `binary`, `onnx` and `files` write them in the formats.
 """

@@ -378,11 +378,6 @@ class LabelledText:
     decided: bool = False  #: Whether somebody has decided that no label counts
 
     @property
-    def labels(self) -> list[str]:
-        """All labels."""
-        return names_of(self.label)
-
-    @property
     def decision(self) -> Labels:
         """The label, if it is not that of most people."""
         most = unordered(majority(self.answers.values()))
@@ -414,7 +409,7 @@ def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     texts = [replace(text, answers=answers.get((text.id, text.text), {})) for text in texts]
     if any(len(names_of(label)) != 1 for label in _all_labels(texts)):
         return texts
-    texts = [replace(text, label=next(iter(text.labels), None)) for text in texts]
+    texts = [replace(text, label=next(iter(names_of(text.label)), None)) for text in texts]
     return [replace(x, answers={name: names_of(y)[0] for name, y in x.answers.items()}) for x in texts]
 
 
@@ -477,7 +472,7 @@ def _csv(texts: Sequence[LabelledText]) -> str:
                 f"a label of {label} has a {SEPARATOR}, which separates labels in CSV: write .jsonl"
             )
     rows: list[list[object]] = [["id", "label", "part", "text"]]
-    rows += ([text.id, text.labels, text.part, text.text] for text in texts if text.label is not None)
+    rows += ([x.id, names_of(x.label), x.part, x.text] for x in texts if x.label is not None)
     lines = (line_of(row, *DIALECTS["csv"]) + "\n" for row in rows)
     return "".join(lines).encode("utf-8", "replace").decode()
 

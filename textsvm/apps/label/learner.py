@@ -94,12 +94,9 @@ class Learner:
     """Choose texts to label, and learn from the answers.
 
     `refresh` trains and ranks. It may run in another thread while the other methods are called, which use the
-    latest complete ranking.
-
-    `texts` may be read on demand, and answers may add to `labels`; with `multilabel` a text has any number of
-    labels. `strategy` is a key of `strategies.STRATEGIES`, and "relevance" if `relevant` is the label whose
-    texts are searched for. `random_share` is the probability with which the next text is drawn at random from
-    all texts without a label, `seed` that of all random choices; `encoder` is as of `textsvm.Encoder`.
+    latest complete ranking. `strategy` is a key of `strategies.STRATEGIES`, and "relevance" if `relevant` is
+    the label whose texts are searched for. `random_share` is the probability with which the next text is
+    drawn at random from all texts without a label.
     """
 
     def __init__(
@@ -151,12 +148,10 @@ class Learner:
         self.labels = [other for other in self.labels if other != label]
 
     def answer(self, index: int, label: Answer, at_random: bool = False) -> list[int]:
-        """Label a text; a label may replace an earlier label.
+        """Label a text; None means unsure: it is not shown again, and keeps an earlier label.
 
-        With several labels per text `label` is a list. None means unsure: the text is not shown again, and
-        keeps an earlier label. `at_random` says whether the text was proposed as "random"; that of the first
-        label counts. The result are near-copies without a label, or with the earlier label of this text,
-        which get the same label; `retract` undoes each.
+        `at_random` says whether the text was proposed as "random"; that of the first label counts. The result
+        are near-copies that get the same label, without one or with the earlier label of this text.
         """
         labels = self._checked(index, label)
         if self._answers.get(index) is not None:

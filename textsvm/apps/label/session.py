@@ -474,7 +474,7 @@ class Session:
             if text.decided or text.decision is not None:
                 label = text.label
                 if label is not None:
-                    label = text.labels if several else text.labels[0]
+                    label = names_of(label) if several else names_of(label)[0]
                 answers.append(self._noted(index, label, files.DECISION, None))
         with self._lock:
             for label in dict.fromkeys(name for entry in answers for name in names_of(entry.label)):
