@@ -161,6 +161,71 @@ def test_the_end_waits_for_the_answer_to_a_message_that_went_on(protocol, tmp_pa
     assert [recipients for _, recipients, _ in kept.kept] == [["b@example.org"]]
 
 
+@pytest.mark.parametrize("protocol", ["smtp", "lmtp"])
+def test_large_messages_take_turns(protocol, tmp_path):
+    """So do messages without SIZE=; small ones wait for none of them."""
+    pytest.importorskip("aiosmtpd")
+    taken, go, lmtp, port = threading.Event(), threading.Event(), protocol == "lmtp", free_port()
+    connect = smtplib.LMTP if lmtp else smtplib.SMTP
+    large = crlf(HAM) + b"0123456789\r\n" * 100_000
+
+    class Slow(Next):
+        async def handle_DATA(self, server, session, envelope):
+            if len(envelope.content) > 1_000_000:
+                taken.set()
+                await asyncio.to_thread(go.wait, 20)
+            return await super().handle_DATA(server, session, envelope)
+
+    def send(data):
+        with connect("127.0.0.1", port, timeout=20) as line:
+            return line.sendmail("a@example.org", ["b@example.org"], data)
+
+    def send_without_size(data):
+        with connect("127.0.0.1", port, timeout=20) as line:
+            return data_answers(line, ["b@example.org"], data)
+
+    kept = Slow()
+    with (
+        listening(lmtp, kept) as next,
+        toy(tmp_path / "socket", f"{protocol}={port},127.0.0.1:{next.sockets[0].getsockname()[1]}"),
+        ThreadPoolExecutor() as pool,
+    ):
+        first = pool.submit(send, large)
+        assert taken.wait(20)
+        waiting = [pool.submit(send, large), pool.submit(send_without_size, crlf(SPAM))]
+        assert [send(crlf(UNSURE)) for _ in range(20)] == [{}] * 20
+        assert len(kept.kept) == 20
+        assert not any(sent.done() for sent in waiting)
+        go.set()
+        assert first.result(20) == waiting[0].result(20) == {}
+        assert waiting[1].result(20) == [250]
+        assert len(kept.kept) == 23
+
+
+@pytest.mark.slow
+def test_many_large_messages_at_once_have_their_decision(tmp_path):
+    """They take turns: before, those beyond eight passed the milter without one."""
+    path = str(tmp_path / "milter")
+
+    def message(number):
+        mta = Mta(path)
+        mta.connect()
+        if number == 0:  # its server goes in the middle
+            for _ in range(30):
+                mta.send(b"B", b"0123456789\r\n" * 5000)
+            mta.line.close()
+            return 2
+        try:
+            body = b"SLEEP pills\r\n" + b"0123456789\r\n" * 100_000
+            return len(mta.message([(b"Subject", b"offer")], body)[0])
+        finally:
+            mta.line.close()
+
+    with toy(tmp_path / "socket", f"milter={path}"), ThreadPoolExecutor(12) as pool:
+        until(lambda: not connection_refused(path))
+        assert [*pool.map(message, range(12))] == [2] * 12
+
+
 def refuses(port):
     try:
         socket.create_connection(("127.0.0.1", port), 5).close()
@@ -274,11 +339,11 @@ def test_a_line_is_logged_for_each_message(tmp_path):
         "4F1A: spam 0.998918",
         "<1@x>: ham 0.010000 newsletter",
         f"4F1B: passes without a decision: {division}",
-        f"<2@x>: sent back: 451 4.3.0 {division}; try again",
+        f"<2@x>: sent back: 451 4.3.0 {division}",
         "<2@x>: unsure 0.500000",
         f"<2@x>: sent back: 550 5.1.1 <(address)>: no such user (127.0.0.1:{back})",
         "<: unsure 0.500000",
-        f"<: sent back: 451 4.3.0 127.0.0.1:{back}: Connection refused; try again",
+        f"<: sent back: 451 4.3.0 127.0.0.1:{back}: Connection refused",
         f"{no_id}unsure 0.500000",
         f"<{'3' * 99}: learnt as spam",
         "<3>: forgotten before",

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import smtplib
 import socket
 import struct
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
-from textsvm.apps.mail.server import STOP_TIMEOUT, clear_socket, listen_tcp
+from textsvm.apps.mail.server import LARGE, STOP_TIMEOUT, clear_socket, listen_tcp
 from textsvm.apps.mail.spamd import LARGEST, Refused, ascii_line
 from textsvm.errors import InputError, os_errors
 
@@ -39,7 +40,8 @@ _NO_ANSWER_TO_FIELDS, _NO_ANSWER_TO_BODY = 0x80, 0x80000
 _STEPS = 0x34F | _NO_ANSWER_TO_FIELDS | _NO_ANSWER_TO_BODY
 _MAX_PACKET = 1 << 21  #: Bytes; parts of the body have at most 1 MB
 NEXT_TIMEOUT = 60.0  #: Seconds that the next server may take for an answer
-_LATER = "451 4.3.0 {}; try again"
+_LATER = "451 4.3.0 {}"
+_SIZE = re.compile(r"SIZE=[0-9]{1,15}", re.IGNORECASE)
 
 
 async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Close:
@@ -57,6 +59,14 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
 
     class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
+
+        async def smtp_DATA(self, arg: str) -> None:
+            """Receive and hand on a message; large messages, and those of unknown size, in turn."""
+            sizes = [int(word[5:]) for word in self.envelope.mail_options if _SIZE.fullmatch(word)]
+            is_small = bool(sizes) and 0 < sizes[0] <= LARGE
+            self.data_size_limit = 4 * LARGE if is_small else LARGEST  # the size is an estimate
+            async with nullcontext() if is_small else server.large_turn:
+                await super().smtp_DATA(arg)
 
     loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, server)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
@@ -178,6 +188,7 @@ async def milter(address: str, server: Server) -> Close:
                     await writer.drain()
         finally:
             del connections[task]
+            connection.begin()
             writer.close()
 
     if address.isdecimal():
@@ -211,10 +222,14 @@ class _MilterConnection:
     """
 
     def __init__(self, server: Server) -> None:
-        self._server, self._unanswered = server, b"DAK"
-        self._begin()
+        self._server, self._unanswered, self._has_turn = server, b"DAK", False
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Forget the last message."""
+        if self._has_turn:
+            self._server.large_turn.release()
+        self._has_turn = False  # that of large messages
         self.begun = False  #: Whether a message has no answer yet
         self._queue_id, self._fields, self._body = "", list[tuple[bytes, bytes]](), bytearray()
 
@@ -227,7 +242,7 @@ class _MilterConnection:
             return [b"O" + struct.pack("!III", min(version, 6), actions & _ACTIONS, steps & _STEPS)]
         answers = [] if command in self._unanswered else [b"c"]
         if command in (b"A", b"K"):
-            self._begin()
+            self.begin()
         elif command == b"D" and b"\0i\0" in b"\0" + data[1:]:
             queue_id = (b"\0" + data[1:]).partition(b"\0i\0")[2].partition(b"\0")[0]
             self._queue_id = queue_id.decode("latin-1")
@@ -235,11 +250,14 @@ class _MilterConnection:
             name, value = data.split(b"\0")[:2]
             self._fields.append((name, value))
         elif command in (b"B", b"E") and len(self._body) <= LARGEST:
+            if len(self._body) > LARGE and not self._has_turn:
+                await self._server.large_turn.acquire()
+                self._has_turn = True
             self._body += data
         self.begun = self.begun or command in (b"L", b"B", b"E")
         if command == b"E":
             answers = [*await self._changes(), b"a"]
-            self._begin()
+            self.begin()
         return answers
 
     async def _changes(self) -> list[bytes]:
@@ -249,7 +267,7 @@ class _MilterConnection:
             return []
         header = b"".join(name + b": " + value + b"\n" for name, value in self._fields)
         try:
-            data = (header + b"\n" + self._body).replace(b"\r\n", b"\n")
+            data = await asyncio.to_thread((header + b"\n" + self._body).replace, b"\r\n", b"\n")
             decision = await self._server.classify(data, self._queue_id)
         except Refused as error:
             self._server.log_message(header, f"passes without a decision: {error}", self._queue_id)

@@ -97,6 +97,7 @@ class Server:
         self._large, self._learning = _Threads(1, "large", MAX_WAITING), _Threads(1, "learn")
         self._clients: dict[_Client, None] = {}  # in the order of their connection
         self._turn = asyncio.Lock()  # of large messages
+        self.large_turn = asyncio.Lock()  #: Of large messages from mail servers, up to their answer
         self._held = self._lessons = 0  # bytes of all messages; lessons that wait
         self._refreshed = 0.0  # time of the last refresh
 
