@@ -18,8 +18,6 @@ The threshold P = .5 is the zero of the decision function. It lies at the centre
 (`_centre`), or at the fitted P = .5 if that is higher, so that the centre never calls more mail spam than the
 fit. After few lessons all values lean towards the kind with more lessons. The centre corrects this, so that
 values and scores of mails that come at different times are comparable. Measurements: reports/mail_start.md.
-
-A learnt message keeps its kind: its score is raised to .99 (spam) or lowered to .45 (ham).
 """
 
 from __future__ import annotations
@@ -124,10 +122,7 @@ def _centre(values: Floats, spam: Bools) -> float:
 
 
 def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
-    """The sigmoid of maximum a posteriori likelihood; without mails of both kinds its slope is `PRIOR`.
-
-    `values` are decision values of mails as if they had not been learnt; `spam` are bools.
-    """
+    """The sigmoid of `values` of mails as if not learnt; without mails of both kinds its slope is `PRIOR`."""
     values, spam = np.asarray(values, np.float64), np.asarray(spam, bool)
     n_spam = int(np.count_nonzero(spam))
     n_ham = len(spam) - n_spam
@@ -164,11 +159,7 @@ class DecisionModel(NamedTuple):
 
 
 def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -> DecisionModel:
-    """Read the decision model of a store, inside `Lessons.reading`.
-
-    The weights come from their file. If it is stale, they are the argument `weights` (of the store's
-    state) or the sum over the support vectors, and are written to the file.
-    """
+    """Read the decision model of a store, inside `Lessons.reading`; a stale file of weights is replaced."""
     check_features(lessons)
     path = lessons.path.with_name("weights")
     stored = features.read_weights(path, lessons.state[1])

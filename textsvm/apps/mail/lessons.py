@@ -158,9 +158,6 @@ _LESSONS = f"select {_ROW}, keys, weights, message from lessons left join bodies
 class Lessons:
     """The open store of a folder. Methods that write are called inside `writing`.
 
-    All methods raise InputError if there is no store, if the file belongs to another program or a newer
-    textsvm, is damaged or cannot be written, or if another process writes for longer than `LOCK_TIMEOUT`.
-
     `create` creates a missing store, which only its owner may read (0700, files 0600), with messages unless
     `texts` is false. `damaged` opens a damaged store for `intact`, without writing to it. With `categories`
     the kinds of the lessons are categories.
@@ -387,11 +384,7 @@ class Lessons:
         return self._lesson(row)
 
     def intact(self) -> Iterator[Lesson | None]:
-        """The intact lessons of a damaged store, with messages; then None for each other lesson.
-
-        A lesson is recovered if its kind and either its message or its features are undamaged; alpha is
-        recomputed.
-        """
+        """Lessons of a damaged store with an intact kind, and message or features; None for the others."""
         with self._translate_errors():
             self.sql.execute("begin")
         try:
@@ -418,7 +411,6 @@ class Lessons:
                 self.sql.execute("rollback")
 
     def _intact_lesson(self, key: int) -> Lesson:
-        """A lesson; its dual coefficient may be damaged, and either its message or its features."""
         row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
         if row.with_digests().digests[:48] != row.digests[:48]:
             raise ValueError("class or subject")

@@ -45,11 +45,9 @@ _SIZE = re.compile(r"SIZE=[0-9]{1,15}", re.IGNORECASE)
 
 
 async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Close:
-    """Listen at 127.0.0.1:port as a content filter for SMTP or LMTP; return the function that stops it.
+    """Listen at 127.0.0.1:port as a content filter before `next`; return the function that stops it.
 
     That waits until the senders of messages that the next server has, or is asked to take, have its answer.
-
-    `next` is HOST:PORT of the next server, or the path of its Unix socket (LMTP).
     """
     try:
         from aiosmtpd.lmtp import LMTP
@@ -166,8 +164,7 @@ class _SmtpHandler:
 async def milter(address: str, server: Server) -> Close:
     """Listen as a milter; return the function that stops it when messages in progress have their answer.
 
-    The address is a port of 127.0.0.1, or the path of a new Unix socket (mode 0660: the mail server is in the
-    group that owns its folder).
+    The address is a port of 127.0.0.1, or the path of a new Unix socket for the group of its folder.
     """
     connections: dict[asyncio.Task[None], _MilterConnection] = {}
     loop = asyncio.get_running_loop()
@@ -217,8 +214,7 @@ async def milter(address: str, server: Server) -> Close:
 class _MilterConnection:
     """The messages of a connection of a mail server, in the protocol of Sendmail's libmilter.
 
-    A packet is the length of the rest, a letter and data. The mail server is asked for fields, body and the
-    end of messages alone, and to wait for no answer before the end, where it allows that.
+    The mail server is asked for fields and body alone, and to wait for no answer before the end.
     """
 
     def __init__(self, server: Server) -> None:

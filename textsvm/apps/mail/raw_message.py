@@ -4,8 +4,7 @@
 here parses or changes other bytes of the message.
 
 A header ends at the first empty line. Lines end in LF or CR LF; the "From " line of an mbox is not part of a
-message. Fields beyond the first `MAX_HEADER` bytes count as body, so that the work is
-bounded (Postfix stops at 100 KB).
+message. Fields beyond the first `MAX_HEADER` bytes count as body (Postfix stops at 100 KB).
 """
 
 from __future__ import annotations
@@ -208,11 +207,9 @@ def marked(data: bytes | RawMessage, decision: Decision) -> bytes:
 
 
 def marked_pieces(message: RawMessage, decision: Decision) -> list[bytes | memoryview]:
-    """Pieces of the message with the decision in its header: uncopied views of the message, and new lines.
+    """Views of the message, and new lines: the decision's fields at the end of the well-formed header.
 
-    X-Textsvm, X-Spam-Flag and the field of the category go to the end of the well-formed part of the header.
-    Earlier fields of these names, in any case, are forged or stale and are removed. All other bytes stay.
-    A message without a header gets a header and an empty line.
+    Earlier fields of these names are forged or stale and are removed. All other bytes stay.
     """
     place = message.fields_end
     forged = _forged_fields(message)
