@@ -61,6 +61,11 @@ def class_map(kernel_matrix: object, labels: Sequence[object] | None = None) -> 
     labels : sequence, shape (n,), optional
         Class of each document. Without labels the tree joins documents.
 
+    Raises
+    ------
+    InputError
+        If the matrix is not square and finite, has fewer than two rows, or the labels have another length.
+
     Examples
     --------
     >>> from textsvm import Spectrum, class_map

@@ -257,6 +257,16 @@ def evaluate(
     grades : (int, int), optional
         Range of the quadratic weighted kappa.
 
+    Returns
+    -------
+    Results
+        Metrics are attributes; ``with_intervals()`` adds confidence intervals.
+
+    Raises
+    ------
+    InputError
+        If there are no documents, or none has a label of `classes`.
+
     Examples
     --------
     >>> from textsvm import evaluate

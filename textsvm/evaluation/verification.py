@@ -124,6 +124,13 @@ def verify(
         A long text has the mean score of its pieces.
     groups : array-like, shape (n,), optional
         Book of each text; each text is a group of its own by default.
+    rounds, random_state : int
+    progress : callable, optional
+
+    Raises
+    ------
+    InputError
+        If there are too few authors or texts, or the disputed text is too short.
 
     Examples
     --------

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from contextvars import copy_context
+from functools import partial
 from threading import Thread
 from typing import Any
 from weakref import finalize
@@ -39,6 +40,7 @@ from textsvm.runtime import memory as host_memory
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, report
+from textsvm.text.documents import Documents
 
 _STAGING = 32 << 20  #: Bytes that are copied to a card at a time.
 _REPORTED = 128 << 20  #: Minimum bytes of a matrix whose reading rate is reported.
@@ -56,10 +58,12 @@ class PanelRows:
     def __init__(self, panels: Panels | HostPanels, request: GramRequest) -> None:
         self.n, self.device, self.panels, self._request = request.n, request.device, panels, request
         self._xp = devices.array_module(self.device)
+        #: Prepares the documents from a position on as columns, instead of the kernel (`complete_together`).
+        self.prepare: Callable[[int, Documents], Any] | None = None
         self.made = 0  #: Number of panels computed here.
         #: Columns, with their first document, of each stream of a card.
         self._bands: list[tuple[int, Any] | None] = [None, None]
-        self.diagonal = np.empty(self.n, np.float32)
+        self._diagonal = np.empty(self.n, np.float32)
         with devices.use(self.device):
             stream = self._xp.cuda.Stream if self.device.kind == "cuda" else lambda **_: nullcontext()
             self._streams = [stream(non_blocking=True) for _ in range(2)]
@@ -112,17 +116,18 @@ class PanelRows:
         """Call a function that reads panels; panels in main memory need no repair."""
         return read()
 
-    def compute(self, numbers: list[int], progress: Progress | None) -> None:
-        """Compute panels, in order, which need all panels before them."""
-        ends = np.cumsum([self.n - self.start_of(number) for number in numbers]).tolist()
+    def steps(self, numbers: list[int], progress: Progress | None) -> Generator[None, None, None]:
+        """Compute panels, in order, which need all panels before them; yield after each."""
+        ends = np.cumsum([self.n - self._start(number) for number in numbers]).tolist()
         with ThreadPoolExecutor(1) as writer:
             written: Future[None] | None = None
             for (number, values), end in zip(self._filled(numbers), ends, strict=True):
                 if written is not None:
                     written.result()
-                written = writer.submit(copy_context().run, self.write, number, values)
+                written = writer.submit(copy_context().run, self._write, number, values)
                 self.made += 1
                 report(progress, end, ends[-1])
+                yield
             if written is not None:
                 written.result()
         self._bands = [None, None]
@@ -142,7 +147,7 @@ class PanelRows:
                 n_streams = 2
             values = self.panels.room(number, rooms[position % 2])
             next_stream, next_computed = stream, None
-            if on_card and next_number is not None and self.start_of(next_number) != self.start_of(number):
+            if on_card and next_number is not None and self._start(next_number) != self._start(number):
                 next_stream = (stream + 1) % n_streams
                 if next_stream != stream:  # its columns are prepared while the card computes this panel
                     next_computed = self._computed(next_number, next_stream)
@@ -152,21 +157,22 @@ class PanelRows:
                 computed = self._computed(next_number, stream)
             yield number, values
 
-    def start_of(self, number: int) -> int:
+    def _start(self, number: int) -> int:
         """First document that the rows of a panel are computed with."""
         panels = -(-self.panels.count // BANDS)
         return number // panels * panels * self.panels.size
 
     def _computed(self, number: int, stream: int) -> Array:
-        (first, last), start = self.panels.bounds(number), self.start_of(number)
+        (first, last), start = self.panels.bounds(number), self._start(number)
         with devices.use(self.device), self._streams[stream]:
             band = self._bands[stream]
             if band is None or band[0] != start:
                 band = self._bands[stream] = None  # frees its memory before the next allocation
                 kernel, examples = self._request.kernel, self._request.examples
                 documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
-                columns = kernel.rows(documents, self.device)
-                self.diagonal[start:] = devices.to_host(columns.diag())
+                prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
+                columns = prepare(start, documents)
+                self._diagonal[start:] = devices.to_host(columns.diag())
                 band = self._bands[stream] = start, columns
             return band[1].rows(np.arange(first - start, last - start))
 
@@ -183,12 +189,12 @@ class PanelRows:
             runtime.memcpy2DAsync(out.ctypes.data, 4 * self.n, *data, runtime.memcpyDeviceToHost, current.ptr)
             current.synchronize()
 
-    def write(self, number: int, values: Floats32) -> None:
+    def _write(self, number: int, values: Floats32) -> None:
         """Copy the values left of the diagonal, from beyond it and from earlier panels; write the panel."""
         first, last = self.panels.bounds(number)
         square = values[:, first:last]  # a kernel may round (s, t) and (t, s) differently
         np.copyto(square, square.T, where=np.tri(last - first, k=-1, dtype=bool))
-        np.fill_diagonal(square, self.diagonal[first:last])
+        np.fill_diagonal(square, self._diagonal[first:last])
         self.panels.columns(number, values[:, :first])
         self.panels.write(number, values)
 
@@ -214,12 +220,15 @@ class StoredRows(PanelRows):
         if self.panels.missing():
             with self._stored.store.writing([self._stored]):
                 # Another process may have written panels before this process got the lock.
-                self.compute(self.with_damaged(self.panels.missing(), progress), progress)
+                for _ in self.steps(self.panels.missing(), progress):
+                    pass
 
-    def with_damaged(self, numbers: list[int], progress: Progress | None) -> list[int]:
-        """Some panels, and the damaged panels before them."""
-        before = set(range(max(numbers, default=0))) - set(numbers)
-        return sorted({*numbers, *self.panels.damaged(sorted(before), progress)})
+    def steps(self, numbers: list[int], progress: Progress | None) -> Generator[None, None, None]:
+        """Compute some panels, and damaged panels before them; yield after each."""
+        if numbers:
+            before = sorted(set(range(max(numbers))) - set(numbers))
+            numbers = sorted({*numbers, *self.panels.damaged(before, progress)})
+            yield from super().steps(numbers, progress)
 
     def dense(self, description: str, progress: Progress | None = None) -> DenseGram:
         """All rows in memory."""
@@ -245,7 +254,8 @@ class StoredRows(PanelRows):
                 self._mended.add(number)
                 self.panels.forget(number)
                 with self._stored.store.writing([self._stored]):
-                    self.compute(self.with_damaged([number], None), None)
+                    for _ in self.steps([number], None):
+                        pass
 
 
 def _unlock(device: Device, address: int) -> None:
@@ -335,7 +345,8 @@ def held_rows(
     panels = HostPanels(request.n, size, request.device)
     rows = PanelRows(panels, request)
     if stored is None:
-        rows.compute([*range(panels.count)], progress)
+        for _ in rows.steps([*range(panels.count)], progress):
+            pass
     else:
         for number in range(panels.count):
             panels.room(number, panels.matrix)
@@ -365,32 +376,63 @@ def complete_together(
 
 
 def _complete(store: Store, several: list[tuple[StoredGram, GramRequest]], progress: Progress | None) -> None:
-    """Compute missing panels of equal size; nothing if no pass has all kernels."""
-    request, matrices = several[0][1], [StoredRows(*pair) for pair in several]
-    kernels, sharing = [own.kernel for _, own in several], request.kernel.cost.sharing
-    start_of, bounds = matrices[0].start_of, matrices[0].panels.bounds
-
-    def columns_from(start: int) -> SharedColumns | None:
-        documents = request.kernel.structure.read(request.examples.take(np.arange(start, request.n)))
-        return None if sharing is None else sharing.columns(kernels, documents, request.device)
-
-    start, columns = request.n - 1, columns_from(request.n - 1)
-    if columns is None:
+    """Compute missing panels of equal size, of each Gram in turn; nothing if no pass has all kernels."""
+    request = several[0][1]
+    shared = _SharedPass([request for _, request in several])
+    first = request.kernel.structure.read(request.examples.take(np.arange(1)))
+    if shared.sharing.columns(shared.kernels, first, shared.device) is None:
         return
-    with store.writing([stored for stored, _ in several]):
-        # Another process may have computed some.
-        missing = [rows.with_damaged(rows.panels.missing(), None) for rows in matrices]
-        numbers = sorted(set().union(*missing))
-        ends = np.cumsum([request.n - start_of(number) for number in numbers]).tolist()
-        for number, end in zip(numbers, ends, strict=True):
-            (first, last), columns = bounds(number), columns if start_of(number) == start else None
-            start = start_of(number)
-            columns = columns or columns_from(start)  # the former have been freed
-            assert columns is not None
-            values_of, diagonals = columns.rows(np.arange(first - start, last - start)), columns.diags()
-            for rows, own, values, diagonal in zip(matrices, missing, values_of, diagonals, strict=True):
-                if number in own:
-                    panel = np.empty((last - first, request.n), np.float32)
-                    panel[:, first:], rows.diagonal[start:] = values[:, first - start :], diagonal
-                    rows.write(number, panel)
-            report(progress, end, ends[-1])
+    with store.writing([stored for stored, _ in several]), ExitStack() as opened:
+        missing = [stored.panels.missing() for stored, _ in several]  # another process may have computed some
+        longest = max(range(len(several)), key=lambda position: len(missing[position]))
+        steps = []
+        for position, pair in enumerate(several):
+            rows = StoredRows(*pair)
+            rows.prepare = partial(_KernelOfPass, shared, position)
+            making = rows.steps(missing[position], progress if position == longest else None)
+            # Else the collector of garbage ends them after an error, and waits for threads under any lock.
+            steps.append(opened.enter_context(closing(making)))
+        for number in sorted(set().union(*missing)):
+            for numbers, making in zip(missing, steps, strict=True):
+                if number in numbers:
+                    next(making, None)
+        for making in steps:  # the last panels to be written, and damaged panels
+            for _ in making:
+                pass
+
+
+class _SharedPass:
+    """Rows of several kernels, computed together; the last rows are cached for the other kernels."""
+
+    def __init__(self, requests: Sequence[GramRequest]) -> None:
+        self.kernels = [request.kernel for request in requests]
+        self.sharing: Any = requests[0].kernel.cost.sharing
+        self.device = requests[0].device
+        self._columns: tuple[int, SharedColumns] | None = None
+        self._rows: tuple[SharedColumns, bytes, list[Array]] | None = None
+
+    def columns(self, start: int, documents: Documents) -> SharedColumns:
+        if self._columns is None or self._columns[0] != start:
+            self._columns = self._rows = None  # frees their memory first
+            self._columns = start, self.sharing.columns(self.kernels, documents, self.device)
+        return self._columns[1]
+
+    def rows(self, columns: SharedColumns, indices: Ints) -> list[Array]:
+        if self._rows is None or self._rows[0] is not columns or self._rows[1] != indices.tobytes():
+            self._rows = None
+            self._rows = columns, indices.tobytes(), columns.rows(indices)
+        return self._rows[2]
+
+
+class _KernelOfPass:
+    """Rows of a kernel of a pass, with the documents from `start` on as columns."""
+
+    def __init__(self, shared: _SharedPass, position: int, start: int, documents: Documents) -> None:
+        self._shared, self._position = shared, position
+        self._columns = shared.columns(start, documents)
+
+    def diag(self) -> Array:
+        return self._columns.diags()[self._position]
+
+    def rows(self, indices: Ints) -> Array:
+        return self._shared.rows(self._columns, indices)[self._position]

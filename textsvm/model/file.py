@@ -92,12 +92,19 @@ def save(model: object, path: str | os.PathLike[str], info: Json | None = None, 
     path : path
         Replaced only once the new file is complete.
     info : dict, optional
-        JSON values to save with the model, such as its training data. A kernel that is a Python function
-        cannot be saved.
+        JSON values to save with the model, such as its training data.
     texts : bool
         False saves a weight for each feature in place of support vectors and their texts; for spectrum
         kernels and sums of them. Decision values change by at most 1e-6. Training texts without any feature
         (shorter than p) are left out, with a warning: texts equal to them get the biases alone.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written, the kernel is a Python function, `texts` is False and the kernel has no
+        weights, or a label or `info` cannot be saved.
+    sklearn.exceptions.NotFittedError
+        If `model` is not fitted.
 
     Examples
     --------
@@ -160,10 +167,18 @@ def _trained(model: object) -> TrainedModel:
 
 
 def load(path: str | os.PathLike[str]) -> TrainedModel:
-    """Read a model that `save` wrote; InputError for a damaged file, or one of another program.
+    """Read a model that `save` wrote.
 
-    It predicts as the estimator did. ``model.info`` is the `info` of `save`; `textsvm.as_estimator` makes an
-    estimator for scikit-learn's tools.
+    Returns
+    -------
+    TrainedModel
+        It predicts as the estimator did. ``model.info`` is the `info` of `save`; `textsvm.as_estimator` makes
+        an estimator for scikit-learn's tools.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is damaged, or was written by another program or a newer version.
 
     Examples
     --------

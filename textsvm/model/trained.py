@@ -251,11 +251,16 @@ class TrainedModel:
         return values
 
     def decision_function(self, X: object, progress: StageProgress | None = None) -> Floats:
-        """Decision values of examples, in batches of bounded memory.
+        """Decision values of examples.
 
-        Two classes, shape (n,): positive is the second class, and support vectors on the margin have -1 or 1.
-        More, shape (n, n_classes): values of the classes, of which the largest wins. Regression, shape (n,):
-        the predicted number. Novelty, shape (n,): negative outside.
+        Examples are compared with the support vectors only, in batches of bounded memory.
+
+        Returns
+        -------
+        float64 array
+            Two classes, shape (n,): positive is the second class, and support vectors on the margin have -1
+            or 1. More, shape (n, n_classes): values of the classes, of which the largest wins. Regression,
+            shape (n,): the predicted number. Novelty, shape (n,): negative outside.
         """
         values, clock = self.machine_values(X, progress), time.perf_counter()
         decision = self.rule.scores(values)

@@ -71,7 +71,7 @@ def read_corpus(
 ) -> Corpus:
     """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2, xz or Zstandard).
 
-    It may hold texts, or vectors: LIBSVM's format, .npy, .npz. InputError if it cannot be read or is empty.
+    It may hold texts, or vectors: LIBSVM's format, .npy, .npz.
 
     Parameters
     ----------
@@ -117,6 +117,11 @@ def read_corpus(
             Sheet of a spreadsheet, by name or number from 1; charset of texts and tables, such as "cp1251".
         annotators : str
             Exports of annotation tools: "majority", "all" (a document for each answer), or an annotator.
+
+    Raises
+    ------
+    InputError
+        If the input is missing, unreadable, damaged, of unknown format or empty, or a number is invalid.
 
     Examples
     --------

@@ -100,6 +100,16 @@ def report(
     mistakes : int
         Number of the worst mistakes shown and explained.
 
+    Returns
+    -------
+    SavedReport
+        ``save("report.html")`` writes it as .html, .md or .json; a notebook shows the page.
+
+    Raises
+    ------
+    InputError
+        If X or y cannot be used.
+
     Examples
     --------
     >>> from textsvm import SVC, Spectrum, report

@@ -145,6 +145,11 @@ def cross_validate(
         Called with the stage ("encode", "gram", "duplicates", "solve" or "choose"), the work done and the
         total work.
 
+    Raises
+    ------
+    InputError
+        If an argument is invalid; before the work starts.
+
     Examples
     --------
     >>> from textsvm import SVC, Spectrum, cross_validate

@@ -144,10 +144,19 @@ def doubts(
         ``Spectrum((1, 5), "log", idf=True)``, plus words and pairs of words if the texts have words.
     texts : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     labels : array-like, shape (n,)
+    cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
+        Folds of the decision values, see `textsvm.cross_validate`.
     groups : array-like, shape (n,), optional
         Texts of a group (a book, a thread) say nothing about each other's labels.
-    cv, random_state, progress
-        As for `textsvm.cross_validate`.
+    random_state : int, optional
+        Seed of the folds.
+    progress : callable, optional
+        Called with the stage ("encode", "gram", "solve" or "compare"), the work done and the total work.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, or the kernel learns from labels.
 
     Examples
     --------

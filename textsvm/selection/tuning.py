@@ -112,7 +112,9 @@ def tune(
     model : SVC, MultilabelSVC or SVR
         If neither the model nor the grid names a kernel, ``Spectrum((1, 5), "log", idf=True)`` is tuned, and
         named in `best_params_`.
-    X, y : as for `textsvm.cross_validate`
+    X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
+    y : array-like, shape (n,)
+        Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
     grid : dict of lists, or several
         As for scikit-learn's `ParameterGrid`: ``{"kernel__p": [3, 4, 5], "C": [1, 10]}``, or
         ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``. The kernel "auto" is the default of
@@ -135,6 +137,11 @@ def tune(
     progress : callable, optional
         Called with the stage, the work done and the total work; stages are "encode", "gram", "duplicates",
         "solve" (work in Grams), and "tune", the whole search in predicted seconds.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid; before the work starts.
 
     Examples
     --------

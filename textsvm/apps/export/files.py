@@ -39,7 +39,7 @@ def export(
     force: bool = False,
     title: str | None = None,
 ) -> list[Path]:
-    """Write a trained model for programs without Python; returns the paths of the files.
+    """Write a trained model for programs without Python.
 
     Parameters
     ----------
@@ -57,6 +57,16 @@ def export(
         Replace existing files.
     title : str, optional
         Title of a page.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be exported, the format is unknown, or a file exists. Nothing is written then.
 
     Examples
     --------
