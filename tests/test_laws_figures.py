@@ -5,21 +5,39 @@ import io
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command import report, run
 from loading import load
+from mails import mail, taught_store
 from scipy import stats
 from sklearn import metrics
 from sklearn.base import clone
+from test_label_session import learning, say
 from test_laws_cli import MESSAGES, table
 from test_laws_estimators import ESTIMATORS, data, values
 from test_verification import library
 
-from textsvm import SVC, Spectrum, cross_validate, doubts, save, tune, verify
+from textsvm import (
+    SVC,
+    Spectrum,
+    SpectrumFeatures,
+    class_map,
+    cross_validate,
+    doubts,
+    read_corpus,
+    save,
+    tune,
+    verify,
+)
+from textsvm.apps.mail.filter import Filter
+from textsvm.readers.statistics import describe
+from textsvm.reporting.charts import percent
 from textsvm.reporting.formatting import format_metric
+from textsvm.runtime.plain_json import to_json
 
 READ = ("--text", "text", "--label", "label")
 FAST = ("--kernel", "spectrum:3")
@@ -255,6 +273,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_laws_estimators import values
 from loading import load
+from mails import mail, taught_store
 folder = Path(sys.argv[1])
 texts = json.loads((folder / "texts.json").read_text())
 print(json.dumps({key: values(load(folder / f"{key}.textsvm"), new).tolist() for key, new in texts.items()}))
@@ -279,3 +298,169 @@ def test_the_estimate_of_a_training_is_a_cross_validation_with_its_weights(tmp_p
         assert trained["estimate"]["accuracy"] == pytest.approx(folds["pooled"]["accuracy"])
         found.append(trained["estimate"]["accuracy"])
     assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("positive", ["ham", "spam"])
+def test_a_cross_validation_of_pieces_judges_texts_by_the_positive_class(positive, tmp_path):
+    of = {name: [row["text"] for row in MESSAGES if row["label"] == name] for name in ("ham", "spam")}
+    pairs = [
+        (name, ". ".join(of[name][i : i + 3])) for name in of for i in range(0, 20 + 40 * (name == "ham"))
+    ]
+    long = noisy([{"text": text, "label": name} for name, text in pairs], 9)
+    arguments = [table(tmp_path / "t.csv", long), *READ, *FAST, "--folds", "3", "--chunk", "120"]
+    texts = report("cv", *arguments, "--positive", positive)["texts"]
+    assert texts["f1[ham]"] != texts["f1[spam]"]
+    assert texts["f1"] == texts[f"f1[{positive}]"]
+    assert 2 * texts["precision"] * texts["recall"] / (texts["precision"] + texts["recall"]) == pytest.approx(
+        texts["f1"]
+    )
+
+
+def test_statistics_of_a_corpus(corpus):
+    values, shown = report("corpus", corpus, *READ), lines("corpus", corpus, *READ)
+    own = describe(read_corpus(corpus, text="text", label="label"))
+    assert {**values, "seconds": 0, "source": ""} == {**to_json(own), "seconds": 0, "source": ""}
+    sizes, lengths = [len(text) for text in TEXTS], values["lengths"]
+    assert (values["n"], values["labels"]) == (90, Counter(LABELS))
+    assert (lengths["min"], lengths["max"]) == (min(sizes), max(sizes))
+    assert lengths["mean"] == pytest.approx(np.mean(sizes))
+    span = f"{lengths['min']} to {lengths['max']}, median {round(np.median(sizes))}"
+    copies = len(TEXTS) - len({*TEXTS})
+    for line in (
+        "documents 90",
+        f"symbols a document {span}",
+        f"symbols, mean {np.mean(sizes):.1f}",
+        f"alphabet {values['alphabet']} symbols",
+        f"exact copies {copies} in {len(values['duplicates'])} groups",
+        *(f"{name} {count}" for name, count in values["labels"].items()),
+    ):
+        assert line in shown, (line, shown)
+
+
+def test_a_map(corpus, tmp_path):
+    page = tmp_path / "map.html"
+    values = report("map", corpus, *READ, *FAST, "-o", page)
+    shown = lines("map", corpus, *READ, *FAST, "-o", page)
+    rows = SpectrumFeatures(3).fit_transform(TEXTS)
+    mapped = class_map(np.asarray((rows @ rows.T).todense(), np.float64), LABELS).as_dict()
+    assert values["rows"] == 90
+    assert "documents 90" in shown
+    for name in ("classes", "label"):
+        assert values["map"][name] == mapped[name]
+    for name in ("distances", "tree"):
+        np.testing.assert_allclose(values["map"][name], mapped[name], atol=1e-5)
+    points = np.array(mapped["documents"]["points"])
+    assert np.abs(values["map"]["documents"]["points"]) == pytest.approx(np.abs(points), abs=1e-4)
+    html = page.read_text("utf-8")
+    for share in values["map"]["documents"]["variance"]:
+        assert f"{percent(float(f'{share:.3g}'))} of the variance" in html
+
+
+def test_an_update_prints_its_report(corpus, tmp_path):
+    model, new = tmp_path / "m.textsvm", table(tmp_path / "n.csv", noisy(MESSAGES[90:130]))
+    run("train", corpus, *READ, *FAST, "-o", model)
+    output = ["-o", tmp_path / "o.textsvm", "--force"]
+    values, shown = report("update", model, new, *output), lines("update", model, new, *output)
+    assert values["changed"]
+    for line in (
+        f"new documents {values['new_documents']}",
+        f"accuracy on new documents, before {100 * values['accuracy_before']:.1f} %",
+        f"accuracy on new documents, after {100 * values['accuracy_after']:.1f} %",
+        f"changed predictions {len(values['changed'])}",
+        *(" ".join(map(str, row.values())) for row in values["changed"][:20]),
+    ):
+        assert line in shown, (line, shown)
+
+
+def noisy(rows, step=4):
+    """Rows of which every `step`-th has the other label."""
+    other = {"ham": "spam", "spam": "ham"}
+    return [{**row, "label": other[row["label"]]} if i % step == 0 else row for i, row in enumerate(rows)]
+
+
+def test_lessons_of_mail(tmp_path):
+    """Counts of `learn`, `status` and `import`; decisions of `classify`."""
+    store, paths = ("--store", tmp_path / "s"), {}
+    for kind in ("spam", "ham"):
+        paths[kind] = [tmp_path / f"{kind}{i}.eml" for i in range(9 + (kind == "ham"))]
+        for i, path in enumerate(paths[kind]):
+            path.write_bytes(mail(kind, i))
+    for kind, files in paths.items():
+        said = run("mail", "learn", "--as", kind, *files, files[0], *store).stderr.decode()
+        assert said.startswith(f"{len(files)} messages learnt as {kind}, 1 known already; "), said
+    run("mail", "learn", "--as", "orders", *paths["ham"][:4], *store)
+    late = [write(tmp_path / f"l{i}.eml", mail("ham", 50 + i)) for i in range(5)]
+    assert run("mail", "learn", "--as", "spam", *late, *store).returncode == 0
+    values, shown = report("mail", "status", *store), lines("mail", "status", *store)
+    with Filter(tmp_path / "s") as opened:
+        status, counts = opened.status(), opened.counts()
+        new = [mail(kind, 80 + i) for kind in ("spam", "ham") for i in range(3)]
+        decisions = [opened.classify(data) for data in new]
+    assert (values["spam"], values["ham"]) == (counts["spam"], counts["ham"]) == (14, 10)
+    assert values["recent"] == status.recent._asdict()
+    n, wrong, unsure, false_positives = status.recent
+    shares = f"{100 * (n - wrong - unsure) / n:.0f} % right, {100 * unsure / n:.0f} % unsure, "
+    shares += f"{100 * wrong / n:.0f} % wrong; {false_positives} ham as spam"
+    assert "lessons 14 spam, 10 ham" in shown
+    assert f"{n} messages before they were learnt: {shares}" in " ".join(shown), shown
+    row = values["categories"]["orders"]
+    assert row["lessons"] == 4
+    assert " ".join(["orders", *map(str, row.values())]) in shown
+    for row in values["last"][:5]:
+        score = "" if row["score"] is None else f" {row['score']:.6f}"
+        assert any(f"{row['kind']}{score} {row['subject']}" in line for line in shown), row
+    files = [write(tmp_path / f"n{i}.eml", data) for i, data in enumerate(new)]
+    rows = [
+        json.loads(line) for line in run("mail", "classify", *files, *store, "--json").stdout.splitlines()
+    ]
+    plain = run("mail", "classify", *files, *store).stdout.decode().splitlines()
+    for path, row, line, decision in zip(files, rows, plain, decisions, strict=True):
+        assert (row["id"], row["kind"]) == (str(path), decision.kind)
+        assert (row["score"], row["value"]) == pytest.approx((decision.score, decision.value), abs=1e-6)
+        assert line.startswith(f"{path} {decision.kind} {decision.score:.6f}")
+    run("mail", "export", tmp_path / "l.jsonl", *store)
+    written = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text("utf-8").splitlines()]
+    assert Counter(row["kind"] for row in written) == {"spam": 14, "ham": 10, "orders": 4}
+    said = run("mail", "import", tmp_path / "l.jsonl", "--store", tmp_path / "t").stderr.decode()
+    assert f"{len(written)} messages learnt; there are 14 spam, 10 ham now" in said
+
+
+def write(path, data):
+    path.write_bytes(data)
+    return path
+
+
+def test_a_report_of_mail_has_the_figures_of_its_status(tmp_path):
+    folder = taught_store(tmp_path / "s", 15)
+    with Filter(folder) as opened:
+        opened.learn_all([mail("ham", i) for i in range(50, 54)], "spam")
+        opened.learn_all([mail("spam", i) for i in range(50, 53)], "ham")
+        recent = opened.status().recent
+    assert run("mail", "report", tmp_path / "r.json", "--store", folder).returncode == 0
+    values = json.loads((tmp_path / "r.json").read_text("utf-8"))
+    facts = values["facts"]
+    assert values["n"] == recent.n
+    assert facts["called unsure"] == str(recent.unsure)
+    assert int(facts["ham called spam"]) == recent.false_positives
+    assert int(facts["ham called spam"]) + int(facts["spam called ham"]) == recent.wrong
+
+
+def test_a_session_of_labels_ends_with_its_figures(tmp_path):
+    session = learning(tmp_path, texts=TEXTS[:30])
+    session._shared = 1.0
+    for i in range(12):
+        for name in ("anna", "ben"):
+            text = session.next(name)["text"]
+            wrong = name == "ben" and i % 5 == 0
+            label = LABELS[text["index"]]
+            say(session, name, {"ham": "spam", "spam": "ham"}[label] if wrong else label, text["index"])
+    figures, state = session.agreement(), session.overview("anna")
+    n_labels = sum(answer.label is not None for answer in session.journal.answers.values())
+    assert 0 < figures["equal"] < figures["n"]
+    said = session.close()
+    agreement = f"{figures['equal']} of {figures['n']} labels, Krippendorff's alpha {figures['alpha']:.3f}"
+    assert f"{n_labels} labelled texts" in said[0]
+    assert agreement in said[1]
+    assert said[1].endswith(f"to decide: {figures['open']}")
+    assert state["people"]["names"] == figures["names"]
+    assert state["people"]["alpha"] == figures["alpha"]

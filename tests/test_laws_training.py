@@ -18,7 +18,7 @@ from textsvm.text.documents import encode
 from textsvm.training.problems import fold_predictions, fold_values
 from textsvm.training.targets import Target
 from textsvm.training.thresholds import ACCURACY, GAIN, STEPS, choose_offsets
-from textsvm.training.train import TARGET_PRIOR, learn_from_values
+from textsvm.training.train import TARGET_PRIOR, decide_test_part, learn_from_values
 
 pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 
@@ -350,3 +350,26 @@ def test_the_default_that_wins_a_search_is_trained_with_the_groups():
     grouped, plain = (m.fit(pieces, y, groups=own) for m, own in zip(machines, (groups, None), strict=True))
     assert np.abs(plain.decision_function(new) - found).max() > 0.01
     assert found == pytest.approx(grouped.decision_function(new), abs=1e-4)
+
+
+def test_held_out_values_of_a_sample_have_the_offsets_of_its_groups():
+    """Offsets are learnt from folds of the training part, in which a group stays together."""
+    _, texts, labels = library(3, 6, 80)
+    pieces = [text[i : i + 40] for text in texts for i in range(0, 240, 40)]
+    y, groups = np.repeat(labels, 6), np.repeat(np.arange(18), 6)
+    y[(groups % 6 > 1) & (y == labels[0])] = labels[-1]
+    test = np.flatnonzero(groups % 6 == 5)
+    train = np.setdiff1d(np.arange(len(y)), test)
+    settings = ClassifierSettings(Spectrum(2), C=0.3, scoring="f1_macro")
+
+    def examples(rows):
+        return [pieces[i] for i in rows]
+
+    values = [
+        decide_test_part(settings, examples, y.tolist(), (train, test), own)[0] for own in (groups, None)
+    ]
+    for found, own in zip(values, (groups[train], None), strict=True):
+        machine = SVC(Spectrum(2), C=0.3, scoring="f1_macro", device="cpu")
+        fitted = machine.fit(examples(train), y[train], groups=own)
+        assert found == pytest.approx(fitted.decision_function(examples(test)), abs=1e-5)
+    assert np.abs(values[0] - values[1]).max() > 0.01

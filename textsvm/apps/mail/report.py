@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from textsvm import evaluate
-from textsvm.apps.mail.decision import Decision, DecisionModel, calibrate, new_machine
+from textsvm.apps.mail.decision import Decision, DecisionModel, calibrate, kind_of, new_machine
 from textsvm.apps.mail.features import character_contributions, word_contributions
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.lessons import Lesson
@@ -29,13 +29,12 @@ def filter_report(opened: Filter, mistakes: int = 10) -> SavedReport:
     model, lessons = opened.model(), list(opened.lessons.iterate())
     if len({lesson.kind for lesson in lessons if lesson.value is not None}) < 2:
         lessons = out_of_fold(lessons)  # all of one kind were learnt first
-    sigmoid = model.calibration._replace(offset=0.0)  # lessons have values of the decision function
-    judged = [(lesson, sigmoid.decide(lesson.value)) for lesson in lessons if lesson.value is not None]
+    scored = [(lesson, lesson.score, lesson.value or 0.0) for lesson in lessons if lesson.score is not None]
+    judged = [(lesson, Decision(kind_of(score), score, value)) for lesson, score, value in scored]
     kinds = [lesson.kind for lesson, _ in judged]
     if len(set(kinds)) < 2:
         raise InputError("there is nothing to report: learn more messages, spam and ham")
-    values = np.array([decision.value for _, decision in judged])
-    scores = np.array([decision.score for _, decision in judged])
+    scores, values = np.array([decision[1:3] for _, decision in judged]).T
     predicted = np.where(values > 0, "spam", "ham")
     probability = np.column_stack([1 - scores, scores])
     results = evaluate(kinds, predicted, values, ["ham", "spam"], probability=probability).with_intervals()
@@ -60,8 +59,8 @@ def filter_report(opened: Filter, mistakes: int = 10) -> SavedReport:
 
 
 def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
-    """The lessons with values of machines that were trained without them; None if there are too few."""
-    values: list[float | None] = [None] * len(lessons)
+    """The lessons with decisions of machines that were trained without them; None if there are too few."""
+    decided = [lesson._replace(value=None, score=None) for lesson in lessons]
     fold = np.random.default_rng(0).permutation(len(lessons)) % folds
     for k in range(folds):
         machine = new_machine()
@@ -73,8 +72,9 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
         machine.settle()
         sigmoid = calibrate(machine)
         for i in np.flatnonzero(fold == k):
-            values[i] = sigmoid.decide(machine.decision(lessons[i].keys, lessons[i].values)).value
-    return [lesson._replace(value=value) for lesson, value in zip(lessons, values, strict=True)]
+            decision = sigmoid.decide(machine.decision(lessons[i].keys, lessons[i].values))
+            decided[i] = lessons[i]._replace(value=decision.value, score=decision.score)
+    return decided
 
 
 def _mistake(opened: Filter, lesson: Lesson, decision: Decision, label: str, model: DecisionModel) -> Mistake:

@@ -1,0 +1,321 @@
+"""Saving changes nothing: every type of model after `load(save)`, in a second process and in every export.
+
+`TYPES` has every estimator, every kernel and every form of examples. Exports that a type does not have are
+refused in a sentence, before a file is written.
+"""
+
+import json
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from encoders import FOOD, ROAD, static_folder
+from exported import FORMS, NODE, decides_as_python
+from loading import load
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from test_laws_estimators import ESTIMATORS, data, values
+
+import textsvm
+from textsvm import (
+    SVC,
+    BoundedGap,
+    EditDistance,
+    Encoder,
+    GappedKmers,
+    GapWeighted,
+    Gaussian,
+    Gkm,
+    InputError,
+    Linear,
+    Mismatch,
+    On,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Spectrum,
+    SpectrumFeatures,
+    Sum,
+    UserKernel,
+    explain,
+    save,
+)
+from textsvm.apps.export.files import FORMATS, source_of
+from textsvm.kernels import KERNELS
+
+pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
+
+
+def of_texts(kernel, **options):
+    texts, labels, new = data("three")
+    return SVC(kernel, device="cpu", **options), texts, labels, new
+
+
+def of_dna(kernel):
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice([*"acgt"], 30)) + ("gattaca" if i % 2 else "ctgacc") for i in range(60)]
+    return SVC(kernel, device="cpu"), texts[:40], ["a", "b"] * 20, texts[40:]
+
+
+def of_vectors(kernel, sparse=False):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) + (np.arange(60) % 2)[:, None]
+    X = scipy.sparse.csr_array(np.round(X)) if sparse else X
+    return SVC(kernel, device="cpu"), X[:40], ["a", "b"] * 20, X[40:]
+
+
+def of_columns(kernel):
+    texts, labels, new = data("three")
+    tables = [{"x": own, "y": own[::-1], "n": [float(len(text)) for text in own]} for own in (texts, new)]
+    return SVC(kernel, device="cpu"), tables[0], labels, tables[1]
+
+
+def of_matrix():
+    model, texts, labels, new = of_texts("precomputed")
+    features = SpectrumFeatures(3).fit(texts)
+    train, test = (features.transform(own) for own in (texts, new))
+    return model, (train @ train.T).toarray(), labels, (test @ train.T).toarray()
+
+
+def of_encoder(folder, combine=lambda encoder: encoder):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(FOOD if i % 2 else ROAD, 4)) for i in range(60)]
+    encoder = Encoder(static_folder(folder))
+    return SVC(combine(encoder), device="cpu"), texts[:40], ["a", "b"] * 20, texts[40:]
+
+
+def in_pipeline(*steps):
+    model, texts, labels, new = of_texts(Spectrum(3))
+    return Pipeline([*steps, ("svc", model)]), texts, labels, new
+
+
+def of_estimator(name):
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    return clone(model), texts, targets, new
+
+
+def shared_letters(rows, columns):
+    return [[float(len({*a} & {*b})) for b in columns] for a in rows]
+
+
+GCC = shutil.which("gcc")
+ALL, NONE = {*FORMATS}, set()
+#: Types with the export formats that take them.
+TYPES = {
+    **{name: (partial(of_estimator, name), NONE if name == "OnlineSVC" else ALL) for name in ESTIMATORS},
+    "spectrum": (partial(of_texts, Spectrum((2, 4), "log", idf=True, odds=True)), ALL),
+    "words": (partial(of_texts, Spectrum(1, tokens="words")), ALL),
+    "edit": (partial(of_texts, EditDistance()), NONE),
+    "gap": (partial(of_texts, GapWeighted(2)), NONE),
+    "gapped": (partial(of_texts, GappedKmers(4, 2)), ALL),
+    "mismatch": (partial(of_dna, Mismatch(3, 1)), NONE),
+    "gkm": (partial(of_dna, Gkm(5, 3)), NONE),
+    "bounded-gap": (partial(of_texts, BoundedGap(2)), ALL),
+    "linear": (partial(of_vectors, Linear()), NONE),
+    "sparse": (partial(of_vectors, Linear(), True), NONE),
+    "polynomial": (partial(of_vectors, Polynomial()), NONE),
+    "gaussian": (partial(of_vectors, Gaussian()), NONE),
+    "sigmoid": (partial(of_vectors, Sigmoid(0.1)), NONE),
+    "sum": (partial(of_texts, Sum([Spectrum(2), Spectrum(1, tokens="words")], (3, 1))), ALL),
+    "product": (partial(of_texts, Product([Spectrum(2), Spectrum(1, tokens="words")])), NONE),
+    "on": (partial(of_columns, On("x", Spectrum(2)) + On(["x", "y"], Spectrum(3))), ALL),
+    "numbers": (partial(of_columns, On("x", Spectrum(2)) + On("n", Gaussian())), NONE),
+    "user": (partial(of_texts, UserKernel(shared_letters)), NONE),
+    "tokens": (partial(of_texts, Spectrum(1, tokens=str.split)), NONE),
+    "precomputed": (of_matrix, NONE),
+    "length": (partial(of_texts, Spectrum(3), max_length=40, normalise="paper"), ALL),
+    "pipeline": (in_pipeline, ALL),
+    "steps": (partial(in_pipeline, ("lower", FunctionTransformer())), NONE),
+}
+#: Types of encoders, which need a folder.
+ENCODERS = {
+    "encoder": (lambda encoder: encoder, {"c", "js", "bin", "page", "onnx"}),
+    "mean of encoder": (lambda encoder: 0.5 * Spectrum(3) + 0.5 * encoder, ALL),
+}
+#: A message without line breaks or traceback.
+SENTENCE = re.compile(r"^[^\n]{20,300}$")
+#: Types without a model file.
+NOT_SAVED = {"user", "tokens", "steps"}
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoder")
+
+    @cache
+    def of(name):
+        make = partial(of_encoder, folder / "e", ENCODERS[name][0]) if name in ENCODERS else TYPES[name][0]
+        model, X, y, new = make()
+        return model.fit(X, y), new
+
+    return of
+
+
+def test_every_estimator_and_kernel_is_a_type():
+    assert {*KERNELS} <= {*TYPES, *ENCODERS}
+    assert {*ESTIMATORS} <= {*TYPES}
+
+
+def last_step(model):
+    """The model of a Pipeline whose other steps do nothing, or the model."""
+    return getattr(model, "steps", [(None, model)])[-1][1]
+
+
+def shown(model, new):
+    """All that a model says about new examples, with explanations; a sentence instead of those it refuses."""
+    try:
+        explained = [explanation.as_dict() for explanation in explain(last_step(model), new, similar=3)]
+    except InputError as error:
+        explained = str(error)
+    return values(model, new).tolist(), explained
+
+
+@pytest.mark.parametrize("name", [*TYPES, *ENCODERS])
+def test_a_saved_model_says_the_same(name, fitted, tmp_path):
+    model, new = fitted(name)
+    if name in NOT_SAVED:
+        with pytest.raises(InputError, match=SENTENCE):
+            save(model, tmp_path / "m.textsvm")
+        assert not [*tmp_path.iterdir()]
+        return
+    save(model, tmp_path / "m.textsvm")
+    loaded, error = load(tmp_path / "m.textsvm"), 1e-6 if name == "OnlineSVC" else 0
+    (first, explained), (second, again) = shown(model, new), shown(loaded, new)
+    np.testing.assert_allclose(second, first, atol=error, rtol=0)
+    assert again == explained or error
+    first, second = model.predict(new), loaded.predict(new)
+    assert [*map(str, second)] == [*map(str, first)]
+
+
+#: Script of a new process that says what saved models say about pickled examples.
+PROCESS = """
+import pickle, sys
+sys.path.insert(0, sys.argv[1])
+from test_laws_model_file import shown
+from loading import load
+texts = pickle.load(sys.stdin.buffer)
+sys.stdout.buffer.write(pickle.dumps([shown(load(path), new) for path, new in texts]))
+"""
+
+
+@pytest.mark.slow
+def test_a_second_process_says_the_same(fitted, tmp_path):
+    names = [name for name in (*TYPES, *ENCODERS) if name not in NOT_SAVED]
+    paths = [tmp_path / f"{number}.textsvm" for number in range(len(names))]
+    for name, path in zip(names, paths, strict=True):
+        save(fitted(name)[0], path)
+    given = [(path, fitted(name)[1]) for name, path in zip(names, paths, strict=True)]
+    command = [sys.executable, "-c", PROCESS, str(Path(__file__).parent)]
+    done = subprocess.run(command, input=pickle.dumps(given), stdout=subprocess.PIPE, check=True)
+    for name, (path, new), said in zip(names, given, pickle.loads(done.stdout), strict=True):
+        assert said == shown(load(path), new), name
+
+
+def said_by_the_page(page, texts):
+    """First words of the answers of an exported page, whose script runs beside a few elements in node."""
+    html = page.read_text("utf-8")
+    content = {
+        "model": re.search('id="model">(.*?)</script>', html)[1],
+        "facts": re.search('id="facts">(.*?)</script>', html)[1],
+        "script": html[html.index(MODULE) :].partition("</script>")[0],
+        "texts": texts,
+    }
+    done = subprocess.run([NODE, "-e", PAGE], input=json.dumps(content), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+#: How the module of a page begins, behind what all pages have.
+MODULE = source_of("textsvm.mjs").decode().partition("\n")[0]
+#: Program that types texts into a page.
+PAGE = """
+const given = JSON.parse(require("fs").readFileSync(0, "utf8")), elements = new Map(), listeners = [];
+const element = () => ({
+  value: "", textContent: "", style: {}, hidden: false, children: [],
+  append() {}, cloneNode: element, closest: element, createTHead: element, createTBody: element,
+  insertRow: element, replaceChildren(...nodes) { this.children = nodes; },
+  addEventListener(kind, listener) { if (kind === "input") listeners.push(listener); },
+});
+const named = (id) => {
+  if (!elements.has(id)) elements.set(id, { ...element(), textContent: given[id] || "" });
+  return elements.get(id);
+};
+globalThis.Option = function () { return element(); };
+globalThis.requestAnimationFrame = (listener) => (listener(), 0);
+globalThis.document = {
+  getElementById: named,
+  createElement: element, createDocumentFragment: element, querySelector: element,
+};
+new Function(given.script)();
+console.log(JSON.stringify(given.texts.map((text) => {
+  elements.get("text").value = text;
+  listeners[0]();
+  return elements.get("answer").children.map((node) => node.textContent).slice(0, 2);
+})));
+"""
+
+
+def label_of(model, label):
+    """What a page says first."""
+    if isinstance(model, textsvm.OneClassSVM):
+        return "of the known kind" if label == 1 else "new"
+    return (", ".join(label) or "no label") if isinstance(label, tuple | list) else str(label)
+
+
+def formats_of(name):
+    return ENCODERS.get(name, TYPES.get(name))[1]
+
+
+#: The quick tests have the forms of all estimators in `test_export`, and here the refusals.
+EXPORTS = [
+    pytest.param(name, to, marks=[pytest.mark.slow] * (to in formats_of(name) and to not in ("page", "bin")))
+    for name in (*TYPES, *ENCODERS)
+    for to in FORMATS
+]
+
+
+@pytest.mark.parametrize(("name", "to"), EXPORTS)
+def test_an_exported_model_says_the_same_or_is_refused(name, to, fitted, tmp_path):
+    model, new = fitted(name)
+    if to not in formats_of(name):
+        with pytest.raises(InputError, match=SENTENCE):
+            textsvm.export(model, tmp_path / "e", to=to)
+        assert not [*tmp_path.iterdir()]
+        return
+    if name not in NOT_SAVED:
+        save(model, tmp_path / "m.textsvm")
+        model = load(tmp_path / "m.textsvm")
+    model = last_step(model)
+    if to == "bin":  # the same file as beside the sources
+        textsvm.export(model, tmp_path / "m.bin")
+        textsvm.export(model, tmp_path / "c", to="c")
+        assert (tmp_path / "m.bin").read_bytes() == (tmp_path / "c" / "model.bin").read_bytes()
+    elif to == "page":
+        if not NODE or isinstance(new, dict):  # the columns of a page: test_export_browser
+            return
+        textsvm.export(model, tmp_path / "m.html")
+        said = [first for first, *_ in said_by_the_page(tmp_path / "m.html", new)]
+        expected = [label_of(model, label) for label in model.predict(new)]
+        if isinstance(model, textsvm.SVR):
+            said, expected = (
+                [float(number) for number in said],
+                [float(f"{x:.4g}") for x in model.predict(new)],
+            )
+        assert said == expected
+    else:
+        form = {"js": "javascript"}.get(to, to)
+        if {"c": GCC, "javascript": NODE}.get(form, True):
+            decides_as_python(form, model, new, tmp_path, 1e-5 if name in ENCODERS else 1e-9)
+
+
+def test_every_format_is_tried():
+    assert {*FORMATS} == {*FORMS} - {"javascript"} | {"js", "page", "bin"}
