@@ -153,12 +153,6 @@ GAP = (
 )
 
 SPAN = "p+2"
-
-
-def _span(text: str) -> int | None:
-    return None if text == SPAN else whole(text)
-
-
 BOUNDED_GAP = (
     Option("p", "symbols of a subsequence", "LENGTH", "4", "3,4,5", whole, bare=True),
     Option("decay", "lambda in (0, 1], the cost of a symbol spanned", "NUMBER", "0.1", "0.05,0.1,0.2", float),
@@ -167,7 +161,7 @@ BOUNDED_GAP = (
         "symbols from the first to the last",
         "NUMBER",
         SPAN,
-        convert=_span,
+        convert=lambda text: None if text == SPAN else whole(text),
         text=lambda params: SPAN if params["span"] is None else str(params["span"]),
     ),
     *SYMBOLS,

@@ -476,6 +476,9 @@ def _set_constant(module: Any, name: str, value: AnyArray) -> None:
     where.set(np.frombuffer(value.tobytes(), np.uint8))
 
 
+ScaledTexts = tuple[GapTexts, Array]  #: Documents, and the scale of each position.
+
+
 class CudaGap(ComparedRows):
     """Kernel values of `GapWeighted` with fixed documents on a GPU (`KernelRows`)."""
 
@@ -489,36 +492,26 @@ class CudaGap(ComparedRows):
             self._place_of = np.full(self.n, -1)
             self._place_of[self._texts.order] = np.arange(len(self._texts))
 
-    @property
-    def _smallest(self) -> float:
-        return SMALLEST if self.kernel.normalised else 0.0
-
     def compare_own(self, indices: Ints, own: Normalisation) -> Array:
         by_number = np.argsort(indices, kind="stable")  # equally long texts: in the order of the columns
         cp, matrix, min_length = gpu.cupy(), self._zeros(len(indices)), self.kernel.structure.min_length
         texts = GapTexts(self.documents.take(indices[by_number]), min_length, self._symbols)
         at = by_number[texts.order]
         texts.index, texts.places = cp.asarray(at.astype(np.int32)), self._place_of[indices[at]]
-        self._fill_rows(matrix, texts, cp.asarray(own.scale[at]))
+        rows = texts, cp.asarray(own.scale[at])
+        # The source of a pair is the text that comes first in the order of the matrix.
+        self._fill(matrix, rows, self._columns, FORWARD)
+        self._fill(matrix, self._columns, rows, TURNED)
         return matrix
 
-    def _fill_rows(self, matrix: Array, texts: GapTexts, scale: Array) -> None:
-        """Rows of own texts; the source of a pair is the text that comes first in the order of the matrix."""
-        rows, columns = (texts, scale), (self._texts, self._scale)
-        for mode, sources, targets in ((FORWARD, rows, columns), (TURNED, columns, rows)):
-            output = {"width": self.n, "matrix": matrix, "smallest": self._smallest}
-            for side, (own_texts, scale_of_texts) in (("source", sources), ("target", targets)):
-                output |= {
-                    f"{side}_index": own_texts.index,
-                    f"{side}_scale": scale_of_texts,
-                    f"{side}_place": own_texts.device_places,
-                }
-            Sweep(self.kernel.recurrence, sources[0], targets[0], mode).launch(output)
+    @property
+    def _columns(self) -> ScaledTexts:
+        return self._texts, self._scale
 
     def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
             matrix = self._zeros(self.n)
-            self._fill(matrix, self._texts, self._scale, MIRRORED, progress)
+            self._fill(matrix, self._columns, self._columns, MIRRORED, progress)
             self.normalisation.finish_gram(matrix)
             return matrix
 
@@ -526,7 +519,7 @@ class CudaGap(ComparedRows):
         texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         own = self._self_values(others, texts, self.normalisation)
         matrix = self._zeros(len(others))
-        self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
+        self._fill(matrix, (texts, self._position_scale(texts, own)), self._columns, MATRIX, progress)
         return matrix, own
 
     def gram_in_shards(
@@ -545,7 +538,7 @@ class CudaGap(ComparedRows):
         addresses = np.array([part.values.data.ptr for part in shards], np.uint64)
         firsts = np.array([0, *(part.last for part in shards)])
         output = {"shards": cp.asarray(addresses), "firsts": cp.asarray(firsts)}
-        work.launch(self._places(self._texts, self._scale) | output, progress)
+        work.launch(self._places(self._columns, self._columns) | output, progress)
         return lambda: self.normalisation.finish_gram(shard.values, shard.first)
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
@@ -578,16 +571,19 @@ class CudaGap(ComparedRows):
         return gpu.cupy().zeros((rows, self.n), np.float32)
 
     def _fill(
-        self, matrix: Array, sources: GapTexts, scale: Array, mode: int, progress: Progress | None
-    ) -> None:
-        output = {"width": self.n, "matrix": matrix} | self._places(sources, scale)
-        Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(output, progress)
+        self, matrix: Array, sources: ScaledTexts, targets: ScaledTexts, mode: int,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        output = {"width": self.n, "matrix": matrix} | self._places(sources, targets)
+        Sweep(self.kernel.recurrence, sources[0], targets[0], mode).launch(output, progress)
 
-    def _places(self, sources: GapTexts, scale: Array) -> dict[str, object]:
-        """Fields of gap.cu's Output: numbers and scales of the documents at each position."""
-        index, own_index = sources.index, self._texts.index
-        scales = {"source_scale": scale, "target_scale": self._scale, "smallest": self._smallest}
-        return {"source_index": index, "target_index": own_index, **scales}
+    def _places(self, sources: ScaledTexts, targets: ScaledTexts) -> dict[str, object]:
+        """Fields of gap.cu's Output: numbers, scales and places of the documents at each position."""
+        output: dict[str, object] = {"smallest": SMALLEST if self.kernel.normalised else 0.0}
+        for side, (texts, scale) in (("source", sources), ("target", targets)):
+            output |= {f"{side}_index": texts.index, f"{side}_scale": scale}
+            output[f"{side}_place"] = texts.device_places
+        return output
 
     def _self_values(self, documents: Documents, texts: GapTexts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
