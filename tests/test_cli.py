@@ -257,6 +257,14 @@ def test_messages_that_nobody_reads_do_not_stop_the_work(tmp_path):
     assert run("predict", tmp_path / "m", "-", stdin=b"free money").returncode == 0
 
 
+def test_corpus_prints_each_note_once(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("# a comment\ntext,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(20)))
+    shown, note = run("corpus", path), b"lines above the header that are left out: 1"
+    assert (shown.stdout.count(note), shown.stderr.count(note)) == (1, 0)
+    assert run("corpus", path, "--json").stderr.count(note) == 1
+
+
 def test_both_splits_of_reuters():
     for format, train in (("reuters", 373), ("reuters-lewis", 406)):
         found = report("corpus", sample("newswire"), "--format", format)

@@ -1021,6 +1021,30 @@ MISTAKES = [
             ("['a' 'b']", "['c']"),
         ]
     ),
+    *(
+        Mistake(
+            "train t.csv --text text --label day",
+            says,
+            table([(b, day(i)) for i, (_, b) in enumerate(ROWS)], ("text", "day")),
+        )
+        for day, says in [
+            (
+                lambda i: f"{i // 3 + 1:02}.03.2024",
+                "column 'day' holds dates and no classes; name .* --label",
+            ),
+            (lambda i: f"2024-03-{i // 3 + 1:02} 10:00", "column 'day' holds dates and no classes"),
+            (lambda i: f"{i}.721,40", "holds no classes; predict numbers with --regress day"),
+            (lambda i: f"name {i * 2 // 3}", "holds no classes; name the column"),
+        ]
+    ),
+    *(
+        Mistake(
+            "train t.csv --label good,bad --multilabel",
+            f"'good' is '{mark.replace('?', '.')}'; columns of labels hold 1 for yes, 0 for no, and nothing",
+            table([(b, mark, "") for _, b in ROWS], ("text", "good", "bad")),
+        )
+        for mark in ["ja", "FALSCH", "x", "?"]
+    ),
     Mistake(f"train {SAMPLES}/mail.tar.gz --encoding cp1251", "names its charsets; leave out --encoding"),
     # Tables beside other files
     left_out("a table beside a page", "t/a.csv", FILES["said.csv"], "i.html", b"<p>Some text</p>\n"),

@@ -67,6 +67,14 @@ def read_documents_of(content, **options):
         return read_documents("-", **options).texts
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_titles_above_a_table_on_standard_input(model, separator):
+    """As in a file: the header is the row with the columns that are named."""
+    content = f"Report 2024{separator}\n\n" + CSV.replace(",", separator)
+    rows = rows_of(run("predict", model, "-", "--format", "csv", "--text", "text", stdin=content.encode()))
+    assert [row["label"] for row in rows] == load(model).predict([row["text"] for row in ROWS]).tolist()
+
+
 def test_a_text_a_line(model):
     texts = ["a good kettle", "bad\tnovels", "  ", "poor service, sent it back"]
     content = "\n".join(texts).encode()
@@ -90,6 +98,7 @@ def test_a_text_a_line(model):
         ({}, "", '{{"text": "good {0}"}}\n'),
         ({"text": "text"}, "id,text\n", '{0},"good {0}"\n'),
         ({"format": "tsv"}, "id\ttext\n", "{0}\tgood {0}\n"),
+        ({"format": "csv", "text": "text"}, "id;text\n", "{0};good {0}\n"),
         ({"format": "lines"}, "", "good {0}\n"),
     ],
 )

@@ -214,3 +214,57 @@ def test_numbers_in_a_column_of_texts_are_named_to_predict_too(write):
     path, heard = write("t.csv", joined([["Betreff", "Text"], *rows])), []
     list(incoming_documents([path], text="Betreff,Text", failed=print, say=heard.append))
     assert any("'Betreff' is read as texts and holds numbers" in line for line in heard)
+
+
+@pytest.mark.parametrize("last", ["Drucker Ergebnis;;;", ";Gesamtsumme:;;", "Quelle: SAP, Stand 2024;;;"])
+def test_rows_below_a_table_are_no_documents(write, last):
+    path, heard = write("t.csv", joined([HEADER, *TICKETS]) + last + "\n"), []
+    corpus = read_corpus(path, text="Betreff,Text", label="Kategorie", require_text=True)
+    assert len(corpus) == 40
+    assert corpus.reading_line.startswith(f"read {path}: 40 of 41 rows; ")
+    assert re.search("(a row of totals|a note below the table) is left out.*line 42", said(corpus))
+    batches = list(
+        incoming_documents([path], text="Betreff,Text", failed=print, keep_invalid=True, say=heard.append)
+    )
+    problems = [row.problem for batch in batches for _, row in batch.invalid]
+    assert re.fullmatch("line 42: (a row of totals|a note below the table)", *problems)
+    assert f"read {path}: 40 of 41 rows; " in heard[-1]
+
+
+def test_a_label_in_the_first_row_of_each_block_is_refused_beside_a_filled_block(write):
+    """As cells that were merged in a part of the table."""
+    rows = [
+        [row[0], "Drucker" if i > 29 else "Netz" * (i % 10 == 0), *row[2:]] for i, row in enumerate(TICKETS)
+    ]
+    rows[10][1] = "Konto"
+    path = write("t.csv", joined([HEADER, *rows]))
+    with pytest.raises(InputError, match=r"27 of 40 rows .* first row of each block"):
+        read_corpus(path, text="Betreff,Text", label="Kategorie")
+
+
+@pytest.mark.parametrize(("label", "other"), [("01.{:02}.2024", "Netz"), ("{}.721,40", "9.000,1")])
+def test_dates_and_amounts_are_no_swapped_texts(write, label, other):
+    """A text of several labels that are longer looks like a class."""
+    rows = [[row[0], label.format(i % 9 + 1), other, row[3]] for i, row in enumerate(TICKETS)]
+    path = write("t.csv", joined([HEADER, *rows]))
+    assert len(read_corpus(path, text="Betreff", label="Kategorie")) == 40
+
+
+@pytest.mark.parametrize(
+    ("encoding", "named", "right"), [("cp1252", "cp850", "cp1252"), ("koi8-r", "cp1251", "koi8_r")]
+)
+def test_a_named_charset_that_makes_no_words_is_said(write, encoding, named, right):
+    words = (
+        ["Störung", "Größe", "Zubehör", "läuft"]
+        if encoding == "cp1252"
+        else ["Мама", "мыла", "раму", "Текст"]
+    )
+    rows = [[row[0], row[1], words[i % 4], f"{words[-i % 4]} {i}"] for i, row in enumerate(TICKETS)]
+    path, heard = write("t.csv", joined([HEADER, *rows]).encode(encoding)), []
+    options = {"text": "Betreff,Text", "encoding": named}
+    sentence = rf"t\.csv is not {named}: .* is no word; --encoding {right} reads"
+    corpus = read_corpus(path, label="Kategorie", **options)
+    assert sum(re.search(sentence, warning) is not None for warning in corpus.warnings) == 1
+    list(incoming_documents([path], **options, failed=print, say=heard.append))
+    assert sum(re.search(sentence, line) is not None for line in heard) == 1
+    assert not read_corpus(path, label="Kategorie", **{**options, "encoding": encoding}).warnings

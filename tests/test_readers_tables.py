@@ -520,7 +520,7 @@ def test_a_column_for_each_label(write):
     corpus = read_corpus(path, label="a,b,c")
     assert corpus.labels == [("a", "c"), (), ("b",)]
     assert read_corpus(path, label="3,4").labels == [("a",), (), ("b",)]
-    with pytest.raises(InputError, match=r"line 2: 'id' is '2'|'text' is 'x'; several columns of labels"):
+    with pytest.raises(InputError, match=r"line 2: 'id' is '2'|'text' is 'x'; columns of labels hold 1"):
         read_corpus(path, text="a", label="b,text")
     with pytest.raises(InputError, match="no column 'd' for the label"):
         read_corpus(path, label="a,d")

@@ -114,6 +114,7 @@ class Console:
         self._stdout_taken, self.quiet = stdout_taken, quiet
         self.warned: list[str] = []  #: Warnings that were printed
         self.counts = True  # whether lines of output are counted
+        self.notes = 5  # most notes on reading that are printed
         self.seconds: dict[str, float] = {}  #: Wall time of the stages of the command so far
         self._started = self._clock = time.perf_counter()
         self._bars: Progress | None = None

@@ -24,7 +24,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.charsets import is_blank
-from textsvm.readers.corpus import VECTORS, Corpus, ReadOptions
+from textsvm.readers.corpus import DATE, VECTORS, Corpus, ReadOptions
 from textsvm.readers.corrections import CHANGE, KEEP, UNSURE, corrected
 from textsvm.readers.plausible import checked
 from textsvm.readers.read import read_corpus, read_documents
@@ -47,6 +47,7 @@ LEWIS = "reuters-lewis"  #: Name of the format of Reuters-21578 with Lewis' spli
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)  #: Codes of bases that may be one of several.
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
 GIANT, GIANT_RATIO = 1_000_000, 1_000
+MANY = 10  #: Most labels of a single document, or dates, that may be classes
 
 
 def read(
@@ -282,21 +283,21 @@ def summary(corpus: Corpus, counts: Counter[str]) -> str:
 
 def check_classes(corpus: Corpus, column: str | None) -> None:
     """Raise InputError if the labels look like numbers, ids or texts: most of them occur once."""
-    counts = label_counts(corpus)
+    counts, n = label_counts(corpus), len(corpus)
     single = [label for label, count in counts.items() if count == 1]
-    numbers = as_numbers(counts) is not None
-    if len(counts) > 2 and (
-        2 * len(single) > len(corpus) or (numbers and len(single) > max(10, len(counts) / 2))
-    ):
+    numbers, dates = as_numbers(counts) is not None, all(map(DATE.match, counts))
+    many = dates and len(counts) > MANY
+    many |= (numbers or 2 * len(counts) > n) and len(single) > max(MANY, len(counts) / 2)
+    if len(counts) > 2 and (many or 2 * len(single) > n):
         named = "the label column" if column is None else f"the column {column!r}"
         remedy = "name the column of the classes with --label, and of the texts with --text"
         if numbers:
-            comma = " (decimals with a point)" * any("," in label for label in counts)
-            regress = f"predict numbers with --regress {column or 'COLUMN'}{comma}"
+            regress = f"predict numbers with --regress {column or 'COLUMN'}"
             remedy = f"{regress}, or name the classes with --label"
+        example = printable([*single, *counts][0][:40])
         raise InputError(
             f"{len(single):,} of the {len(counts):,} labels of {corpus.source} occur once (such as "
-            f"{printable(single[0][:40])}), so {named} holds no classes; {remedy}"
+            f"{example}), so {named} holds {'dates and ' * dates}no classes; {remedy}"
         )
 
 
@@ -304,9 +305,9 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     """Report problems of reading, and count empty documents and exact copies."""
     for sentence in corpus.warnings:
         console.warn(sentence)
-    for identifier, problem in corpus.problems[:5]:
+    for identifier, problem in corpus.problems[: console.notes]:
         console.say(f"note: {_place(corpus, identifier)}: {problem}")
-    if (more := len(corpus.problems) - 5) > 0:
+    if console.notes and (more := len(corpus.problems) - console.notes) > 0:
         console.say(f"note: {more:,} more notes of that kind; `textsvm corpus` shows them all")
     if len(corpus.texts) and corpus.columns is None:
         _say_lengths(console, corpus)
@@ -365,10 +366,9 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
         sentence += "can be learnt; check the label column (--label), or predict numbers with --regress"
         console.warn(sentence) if 2 * len(lone) >= len(counts) else console.say(f"note: {sentence}")
     elif len(counts) > 2 and not all(number.is_integer() for number in as_numbers(counts) or ()):
-        comma = ", whose decimals have a point" if any("," in label for label in counts) else ""
         console.say(
             "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
-            f"COLUMN predicts numbers{comma}"
+            "COLUMN predicts numbers"
         )
     elif lone:
         advice = "from which almost nothing can be learnt; add documents, or correct the label"

@@ -33,6 +33,7 @@ def corpus(
     from textsvm.readers.statistics import describe
 
     console = Console(quiet)
+    console.notes *= json  # the tables have them all
     documents = corpora.read(console, corpus, reading, learning)
     corpora.say_grouping(console, documents)
     corpora.cut(console, documents, learning)

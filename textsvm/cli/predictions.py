@@ -31,7 +31,7 @@ from textsvm.model.rules import (
     has_probabilities,
 )
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import HEADER_AGAIN, TOTALS, Corpus
+from textsvm.readers.corpus import NO_DOCUMENTS, Corpus
 from textsvm.readers.delimited import NAMED
 from textsvm.readers.statistics import names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, incoming_documents
@@ -108,7 +108,7 @@ class Printer:
         self._missing = Counter[str]()  #: Texts that are names of a missing value
         self._n_without_label = 0  #: Rows without a text, or with another number of fields
         self._without_label: list[str] = []  #: Problems of the first of them
-        self._no_documents: list[str] = []  #: Of the first rows of totals and of the header again
+        self._no_documents: list[str] = []  #: Of the first rows that are no documents
         self._warned = False
         self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
@@ -193,7 +193,7 @@ class Printer:
             )
             yield _with_invalid(documents, self._rows(documents) if len(documents) else iter(()), self.model)
             for problem in (str(row.problem) for _, row in documents.invalid):
-                no_document = problem.endswith((TOTALS, HEADER_AGAIN))
+                no_document = problem.endswith(NO_DOCUMENTS)
                 self._n_without_label += not no_document
                 first = self._no_documents if no_document else self._without_label
                 first += [problem] * (len(first) <= FEW)

@@ -123,23 +123,26 @@ def decode_utf_8(data: bytes, line: int = 1) -> tuple[str, str | None]:
         return data.decode("utf-8", "textsvm-windows-1252"), f"line {line}: {NOT_UTF_8}"
 
 
-def wrong_charset(source: str, texts: Iterable[str]) -> Iterator[str]:
-    """A warning if another charset explains words of texts that were read as Windows-1252 far better."""
+def wrong_charset(source: str, texts: Iterable[str], named: str | None) -> Iterator[str]:
+    """A warning if another charset explains words of texts far better than the named, or Windows-1252."""
     tokens, words = dict.fromkeys(chain.from_iterable(map(_TOKEN.findall, texts))), dict[str, bytes]()
+    charset = (_codec(named or "cp1252") or "").replace("-", "_")
+    if charset not in _LETTERS:
+        return
     for token in islice(tokens, _MOST_TOKENS):
         with suppress(UnicodeEncodeError):  # it was UTF-8
-            words[token] = token.encode("cp1252", "textsvm-windows-1252")
+            words[token] = token.encode(charset, "textsvm-windows-1252")
     explained = {charset: _explained(words, charset) for charset in _LETTERS}
     small = {x: sum(words[word].decode(x).islower() for word in own) for x, own in explained.items()}
     best = max(explained, key=lambda charset: (len(explained[charset]), small[charset]))
-    gained = [word for word in words if word in explained[best] - explained["cp1252"]]
+    gained = [word for word in words if word in explained[best] - explained[charset]]
     odd = [word for word in gained if not word.isalpha()]
-    many = len(explained[best]) - len(explained["cp1252"]) >= _LEAST_GAIN * len(words)
-    if (many and gained[1:]) or (odd and (many or explained["cp1252"] <= explained[best])):
+    many = len(explained[best]) - len(explained[charset]) >= _LEAST_GAIN * len(words)
+    if (many and gained[1:]) or (odd and (many or explained[charset] <= explained[best])):
         others = [x for x in _LETTERS if len(explained[x]) == len(explained[best]) and x != best]
         word = (odd or gained)[0]
         yield (
-            f"{source} is not Windows-1252: {word} is no word; --encoding {best} reads "
+            f"{source} is not {named or 'Windows-1252'}: {word} is no word; --encoding {best} reads "
             f"{words[word].decode(best)}" + f" (or try {', '.join(others[:2])})" * bool(others)
         )
 
@@ -202,7 +205,9 @@ def decode_named(data: bytes, charset: str, name: str) -> str:
     try:
         return data.decode(codec).removeprefix("\ufeff")
     except (UnicodeError, ValueError) as error:
-        raise InputError(f"{name} is not in the charset {charset} ({error}); name another") from error
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        line = data.count(b"\n", 0, start) + 1
+        raise InputError(f"{name} is not in the charset {charset} (line {line}); name another") from error
 
 
 def _codec(declared: str) -> str | None:

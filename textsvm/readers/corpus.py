@@ -50,8 +50,9 @@ FIRST_INDEX = "first_index"
 DECIMAL = "decimal"  #: Role of the decimal mark of a table
 #: Reason of rows with a wrong number of fields.
 NEEDS_QUOTES = "a text with the delimiter in it, or a number such as 1,5, needs quotes"
-EXPORT_AGAIN = "export it again with semicolons or tabs between the cells, or with quotes"
-TOTALS, HEADER_AGAIN = "a row of totals", "the header again"  #: Problems of rows that are no documents
+EXPORT_AGAIN = "export it again with semicolons or tabs between the cells"
+TOTALS, HEADER_AGAIN, FOOTNOTE = "a row of totals", "the header again", "a note below the table"
+NO_DOCUMENTS = (TOTALS, HEADER_AGAIN, FOOTNOTE)  #: Problems of rows that are no documents
 SWAPPED = "text and label are swapped"
 _LACK = {NEEDS_QUOTES: "too few or too many fields", SWAPPED: "a class as text"}  #: Of refused rows
 #: Attributes of a corpus with a value for each document.
@@ -283,8 +284,8 @@ class Corpus:
     #: Columns that were not named, of texts and labels, by their role: "text" and "label".
     detected: dict[str, str] = field(default_factory=dict)
     #: Decisions of the reader: format, number of documents, classes, and where they apply the columns of each
-    #: role, separator, header (bool), encoding and level of the folders of classes; "grouping" is a column
-    #: that may be one of groups. A list of values if files differ. `reading_line` has them in a line.
+    #: role, separator, header (bool), encoding and level of the folders of classes; "rows" of tables below
+    #: their headers; "grouping" is a column that may be one of groups. A list of values if files differ.
     reading: Json = field(default_factory=dict)
     piece_of: list[int] | None = None  #: Of pieces of texts: the number of the text
     pieces: Pieces | None = None  #: How the texts were cut
@@ -456,15 +457,17 @@ _NOUNS = {
 def reading_line(reading: Json) -> str:
     """Decisions of a reader (`Corpus.reading`) in a line."""
     noun, unit = _NOUNS.get(reading["format"], ("row", ""))
-    n = reading["documents"]
+    n, rows = reading["documents"], reading.get("rows")
     count = f"{noun}s" if n is None else plural(n, noun)
+    if rows not in (None, n) and n is not None:
+        count = f"{n:,} of {plural(rows, noun)}"
     classes: list[str] = reading.get("classes", [])
     facts = [] if reading["format"] in ("csv", "tsv", *_NOUNS) else [reading["format"]]
     for name, value in reading.items():
         fact = " or ".join(map(_decision, value if isinstance(value, list) else [value]))
         if name == "label" and classes:
             fact += f" ({len(classes):,})"
-        if name not in ("source", "format", "documents", "classes", "columns", "grouping"):
+        if name not in ("source", "format", "documents", "rows", "classes", "columns", "grouping"):
             facts.append(fact if name == "encoding" else f"{name.replace('_', ' ')} {fact}")
     if classes and "label" not in reading:
         facts.append(f"{plural(len(classes), 'class')} ({first_few(classes)})")
@@ -549,8 +552,8 @@ def build_corpus(
         values = [None if isinstance(x, Answers) and not {*x, *x.no} else x for x in labels]
     missing = [row.id for row, value in zip(rows, values, strict=True) if value is None]
     indices = [i for i, value in enumerate(values) if value is not None]
-    # Scattered labels seldom begin with the first row, differ in turn and are never neighbours.
-    of_blocks = all(values[i] != values[k] and k - i > 1 for i, k in pairwise(indices))
+    # Scattered labels seldom begin with the first row, differ in turn, and are neighbours only in blocks.
+    of_blocks = all((values[i] != values[k]) == (k - i > 1) for i, k in pairwise(indices))
     if of_blocks and len(indices) > 1 and indices[0] == 0 and 2 * len(indices) < len(rows):
         raise InputError(
             f"{len(missing):,} of {len(rows):,} rows of {source} have no {noun}, which seems to stand in the "
@@ -636,6 +639,12 @@ def is_number(text: str) -> bool:
         return False
 
 
+def number_in(cell: str) -> float | None:
+    """The finite number in a cell, with a decimal point or comma; None if it holds none."""
+    texts = (_with_point(cell, decimal) for decimal in ".,")
+    return next((float(text) for text in texts if is_number(text)), None)
+
+
 def parse_number(value: Any, name: str, needed: bool, decimal: str = ".") -> float | None:
     """A finite number with a decimal mark; None for an empty cell unless a number is `needed`."""
     if not needed and (value is None or (isinstance(value, str) and not value.strip())):
@@ -689,14 +698,14 @@ class InvalidRows:
             lack = "no number" if reason.startswith("its number") else "no text"
             remedy = "; correct them, or leave them out with --skip-invalid"
             if ragged and 10 * len(lines) > total:
-                remedy = f"; {EXPORT_AGAIN}, or name its form: --table separator=tab or quote=none"
+                remedy = f"; {EXPORT_AGAIN}, or name the separator: --table separator=tab"
             raise InputError(
                 f"{len(lines):,} of the {total:,} rows of {self._file} {'have' if plural else 'has'} "
                 f"{_LACK.get(reason, lack)} ({self._unit}{'s' * plural} "
                 f"{first_few(lines)}): {reason}{remedy}"
             )
         for reason, places in self._left_out.items():
-            if reason in (TOTALS, HEADER_AGAIN):
+            if reason in NO_DOCUMENTS:
                 self._options.warn(f"{reason} is left out: {first_few(places)}")
             else:
                 self._options.warn(*note_left_out(self._problems, self._file, total, places, reason))

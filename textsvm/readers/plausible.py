@@ -28,6 +28,7 @@ from textsvm.readers.corpus import (
     ReadOptions,
     is_number,
     note_left_out,
+    number_in,
     renamed,
     split_label,
 )
@@ -48,6 +49,8 @@ _TOTAL = re.compile(
     r"( [^\s\d]+)?(?: \S+)?)\s*:?",
     re.IGNORECASE,
 )
+#: Name of a row of totals, perhaps of a group, that is no class as "average" may be.
+SUBTOTAL = re.compile(r"(?:.+ )?(?:gesamt)?(?:ergebnis|summe|(?:sub|grand )?total) *:?", re.IGNORECASE)
 #: Error of a spreadsheet, such as #N/A, #DIV/0! and #BEZUG!.
 _ERROR = re.compile(r"^ *#(?:N/?A|NV|NAME\?|[A-ZÄÖÜ]{3,8}(?:/0)?!) *$", re.MULTILINE)
 _NAME = re.compile(r"[A-ZÀ-ÞА-Я][^\d\s]*(?:\s[^\d\s]+)?")  #: Of a column, in a further line of a header
@@ -69,8 +72,9 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
     """The corpus without rows that are no documents, with warnings; InputError if it was misread."""
     options.warn(*corpus.warnings)
     corpus = replace(corpus, warnings=options.warnings)
-    if any(NOT_UTF_8 in problem for _, problem in corpus.problems):
-        options.warn(*wrong_charset(corpus.source, [*set(_single(corpus)), *islice(corpus.texts, SAMPLE)]))
+    if options.encoding or any(NOT_UTF_8 in problem for _, problem in corpus.problems):
+        words = [*set(_single(corpus)), *islice(corpus.texts, SAMPLE)]
+        options.warn(*wrong_charset(corpus.source, words, options.encoding))
     if not options.labelled:
         return corpus
     corpus = _without_errors(corpus, options)
@@ -88,6 +92,10 @@ def is_total(cell: str, alone: bool = False) -> bool:
     """Whether a cell names a row of totals; `alone`: without another word."""
     match = _TOTAL.fullmatch(cell.strip())
     return match is not None and not (alone and match[1])
+
+
+def _is_value(cell: str) -> bool:
+    return DATE.match(cell) is not None or number_in(cell) is not None
 
 
 def _single(corpus: Corpus) -> list[str]:
@@ -184,7 +192,7 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
 
     rows = range(len(labels))
     out = [i for i in rows if any(len(x) < len(labels[i]) and is_class(x) for x in cells[i])]
-    out = [i for i in out if not is_class(labels[i]) and not is_number(labels[i])]
+    out = [i for i in out if not is_class(labels[i]) and not _is_value(labels[i])]
     out = max(out, _in_other_columns(cells, labels), key=len)
     if not out:
         return corpus
@@ -193,7 +201,9 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     if 10 * len(out) > len(rows):
         text, label = (first_few(_columns(corpus, role)) for role in ("text", "label"))
         named = f"name the columns: --text {label} --label {text}" if label else "write the label first"
-        raise InputError(f"{sentence}; " + (named if len(out) == len(rows) else "swap them"))
+        some = f"swap both cells in {'rows' if _columns(corpus, 'text') else 'lines'} "
+        some += first_few([corpus.ids[i] for i in out]) + ", or leave these out"
+        raise InputError(f"{sentence}; {named if len(out) == len(rows) else some}")
     options.warn(f"{sentence}; they are left out")
     return corpus.subset(sorted({*rows} - {*out}))
 

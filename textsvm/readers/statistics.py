@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from unicodedata import normalize
 
 import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Json
 from textsvm.readers.charsets import INVISIBLE
-from textsvm.readers.corpus import Corpus, is_number
+from textsvm.readers.corpus import Corpus, is_number, number_in
 from textsvm.runtime.compiled import scipy
 from textsvm.text.documents import encode
 from textsvm.text.encoding import Reading
@@ -123,7 +123,7 @@ def doubtful_labels(labels: Iterable[str]) -> list[str]:
     return sentences
 
 
-def as_numbers(labels: Iterable[str]) -> list[float] | None:
+def as_numbers(labels: Collection[str]) -> list[float] | None:
     """The labels as numbers, with a decimal point or comma; None if a label is no number."""
-    labels = [label.replace(",", ".") for label in labels]
-    return list(map(float, labels)) if all(map(is_number, labels)) else None
+    numbers = [x for x in map(number_in, labels) if x is not None]
+    return numbers if len(numbers) == len(labels) else None

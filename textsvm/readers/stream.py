@@ -20,7 +20,7 @@ from threading import Thread
 from typing import IO, Any
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import NOT_UTF_8, byte_order_mark, wrong_charset
+from textsvm.readers.charsets import NOT_UTF_8, byte_order_mark, decode, wrong_charset
 from textsvm.readers.corpus import Corpus, Document, ReadOptions, build_corpus, printable_id, reading_line
 from textsvm.readers.delimited import DELIMITERS, header_format
 from textsvm.readers.files import (
@@ -177,12 +177,13 @@ def files_on_disk(path: Path) -> InputFiles | None:
 
 
 class StreamFile:
-    """A stream of rows as a file that is read once; `first` is its first line, or the part that was read."""
+    """A stream of rows as a file that is read once; `first` are its lines up to the header."""
 
-    size, position, lookahead_rows, charset = 1, 0, 1, None
+    size, position, charset = 1, 0, None
 
     def __init__(self, name: str, first: bytes, stream: IO[bytes]) -> None:
         self.name, self._first, self._stream = name, first, stream
+        self.lookahead_rows = first.count(b"\n") or 1
         peek = getattr(stream, "peek", None)  # more lines, if a pipe holds them, show the delimiter better
         more = peek(1) if peek and first.endswith(b"\n") and _is_ready(stream) else b""
         self.head = (first + more[: more.rfind(b"\n") + 1])[:HEAD]
@@ -227,6 +228,13 @@ def open_stream(stream: IO[bytes], name: str, options: ReadOptions) -> InputFile
         rows = options.has_table_columns or of_table
     if not rows or options.encoding or first.startswith(_MAGIC) or byte_order_mark(first)[1] != "utf-8":
         return read_stream(io.BufferedReader(_RejoinedStream(first, stream), HEAD), name)
+    last = first if options.format in (None, "csv", "tsv") and options.header is None else b""
+    while last and first.count(b"\n") < _HEADER_LINES and not last.lstrip().startswith(b"{"):
+        text = decode(last)[0].casefold()
+        if all(column.casefold() in text for column in options.header_names):
+            break
+        last = stream.readline(HEAD)  # above are titles
+        first += last
     return InputFiles(name, [StreamFile(name, first, stream)] if first else [], True)
 
 
@@ -291,11 +299,12 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
             yield reading_line(options.reading(path, format, len(corpus)))
             yield corpus
             return
-    number, endless = 0, any(isinstance(file, StreamFile) for file in inputs.files)
-    sample, of_windows = list[str](), False  #: Texts, and whether bytes were read as Windows-1252
+    number, n_invalid, endless = 0, 0, any(isinstance(file, StreamFile) for file in inputs.files)
+    sample, guessed = list[str](), options.encoding is not None  #: Texts; whether their charset is a guess
     for number, document in enumerate(documents, 1):
-        of_windows |= any(NOT_UTF_8 in problem for _, problem in inputs.problems)
-        sample += [document.text] * (of_windows and len(sample) < SAMPLE)
+        n_invalid += document.problem is not None
+        guessed |= any(NOT_UTF_8 in problem for _, problem in inputs.problems)
+        sample += [document.text] * (guessed and len(sample) < SAMPLE)
         yield from _drained(inputs.problems)
         name = printable_id(_id(path, document, inputs, prefix))
         if format == "file" != options.format and not several:
@@ -313,10 +322,10 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
     if not number:
         raise no_document_error(inputs.source, format, inputs.problems)
     yield from _drained(inputs.problems)
-    options.warn(*(wrong_charset(path, sample) if of_windows else ()))
+    options.warn(*wrong_charset(path, sample, options.encoding))
     yield from (f"warning: {sentence}" for sentence in options.warnings)
     if not endless:
-        yield reading_line(options.reading(inputs.source, format, number))
+        yield reading_line(options.reading(inputs.source, format, number - n_invalid))
 
 
 def _open(path: str, options: ReadOptions) -> InputFiles:

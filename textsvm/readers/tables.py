@@ -29,7 +29,9 @@ from textsvm.readers import delimited
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
     DECIMAL,
+    FOOTNOTE,
     HEADER_AGAIN,
+    NO_DOCUMENTS,
     SWAPPED,
     TOTALS,
     USUAL,
@@ -58,7 +60,7 @@ from textsvm.readers.delimited import (
 )
 from textsvm.readers.files import ARROW, OFFICE, ZIP, File, check_expansion, iterate_lines, with_progress
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
-from textsvm.readers.plausible import check_cents, check_texts, decimal_mark, is_total
+from textsvm.readers.plausible import SUBTOTAL, check_cents, check_texts, decimal_mark, is_total
 from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
@@ -144,6 +146,7 @@ def read_tables(
     that are damaged or left out. Missing columns and invalid files raise InputError, and so do rows with too
     few or too many fields, unless `skip_invalid` leaves them out.
     """
+    n_rows = 0
     for file, report in with_progress(files, progress):
         format = options.format or file_format(file, options) or "csv"
         encoding = None if format in ("excel", "parquet", "arrow") else encoding_of(file.head)
@@ -161,8 +164,7 @@ def read_tables(
         read = {*chain(*roles.values())} if options.group is None and options.labelled else {*table.names}
         spare, sample = [name for name in table.names if name not in read], list[LabelledCells]()
         total, first = 0, list[Row]()
-        for number, line, row in table.rows:
-            total += 1
+        for total, (number, line, row) in enumerate(table.rows, 1):
             first += [row] if total <= _LOOKAHEAD and isinstance(row, Mapping) else []
             document = rows.document(number, line, row)
             if document is not None:
@@ -172,6 +174,8 @@ def read_tables(
             if number % PROGRESS_STEP == 0:
                 report()
         problems += [(file.name, note) for note in notes]
+        n_rows += total
+        options.decisions["rows"] = [n_rows]
         options.decide(grouping=grouping(sample, spare))
         rows.invalid.check(total)
         if table.separator == "," and table.headed:
@@ -290,10 +294,13 @@ class _DocumentRows:
                     f"{self._file}, {self._table.unit} {line}: a second header with other columns "
                     f"({first_few([*cells.values()])}); save the tables above and below it in two files"
                 )
-        others = [cell for cell in cells.values() if not is_total(cell, alone=True)]
+        named = [name for role in ("text", "label", "target") for name in self._roles[role]]
+        is_read, total = not cells.keys().isdisjoint(named), any(map(is_total, cells.values()))
+        if len(cells) == 1 < len(row) - 1 and not (is_read or total or {*cells} & {*self._roles["id"]}):
+            return FOOTNOTE if " " in min(cells.values()) else None
         if self._options.labelled:
-            named = [name for role in ("text", "label", "target") for name in self._roles[role]]
-            return TOTALS if cells.keys().isdisjoint(named) and any(map(is_total, cells.values())) else None
+            return TOTALS if total and not is_read else None
+        others = [cell for cell in cells.values() if not is_total(cell, alone=True)]
         if len(others) == len(cells):
             return None
         numbers = not any(any(map(str.isalpha, cell)) for cell in others)
@@ -327,12 +334,13 @@ class _DocumentRows:
         """A document with the problem if the options keep invalid rows, else None."""
         cells = row.row if isinstance(row, InvalidRow) else row
         if isinstance(row, Mapping):
-            beside = (_string(x) or "" for key, x in row.items() if key not in self._roles["label"])
-            problem = TOTALS if any(map(is_total, beside)) else problem
+            texts = {name: _string(x) or "" for name, x in row.items()}
+            total = any(is_total(x) for name, x in texts.items() if name not in self._roles["label"])
+            problem = TOTALS if total or any(map(SUBTOTAL.fullmatch, texts.values())) else problem
         ragged = isinstance(row, InvalidRow) and row.ragged
         named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
         blank = isinstance(row, Mapping) and not any((_string(row.get(x)) or "").strip() for x in named)
-        blank |= problem in (TOTALS, HEADER_AGAIN)
+        blank |= problem in NO_DOCUMENTS
         self.invalid.add(line, problem, ragged=ragged, blank=blank)
         if not self._options.reports_invalid:
             return None
@@ -424,7 +432,10 @@ def _marked_labels(row: Row, names: Sequence[str], place: str) -> Label:
     cells = {name: (_string(row.get(name)) or "").strip().lower() for name in names}
     for name, mark in cells.items():
         if mark not in _MARKS:
-            raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0, 1 or nothing")
+            raise InputError(
+                f"{place}: {name!r} is {_string(row.get(name))!r}; columns of labels hold 1 for "
+                "yes, 0 for no, and nothing for unknown"
+            )
     yes, no = (tuple(name for name in names if _MARKS[cells[name]] == value) for value in (1, 0))
     return yes if len(yes) + len(no) == len(names) else Answers(yes, no)
 
