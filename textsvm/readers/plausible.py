@@ -170,34 +170,51 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     if not corpus.labels or not len(corpus.texts) or len(labels) < FEW:
         return corpus
     columns = [column for column in (corpus.columns or {}).values() if isinstance(column, Sequence)]
-    apart = columns or ([] if len(_columns(corpus, "text")) > 1 else [corpus.texts])
-    pairs = (pair for column in apart for pair in zip(column, labels, strict=True))
-    if apart and not any(0 < len(cell) < len(label) for cell, label in pairs):
-        return corpus  # without a copy of stored texts
-    cells = [*zip(*apart, strict=True)] if apart else [text.split("\n") for text in corpus.texts]
-    texts_of, labels_of = defaultdict[str, set[object]](set), defaultdict[str, set[str]](set)
+    joined = not columns and len(_columns(corpus, "text")) > 1
+
+    def cells() -> Iterable[Sequence[str]]:  # twice, as a copy of the texts takes much memory
+        texts = columns or [corpus.texts]
+        return (text.split("\n") for text in corpus.texts) if joined else zip(*texts, strict=True)
+
+    rows, shorter = range(len(labels)), dict[int, list[str]]()  #: Texts that may be the label of their row
+    for i, row, label in zip(rows, cells(), labels, strict=True):
+        if texts := [x for x in row if 0 < len(x) < len(label)]:
+            shorter[i] = texts
+    if not shorter:
+        return corpus
+    # Rows of another table: their texts are classes of other rows, and their labels texts of others.
+    distinct = {*labels}
+    doubtful = {i: texts for i, texts in shorter.items() if not distinct.isdisjoint(texts)}
+    foreign, moved = {labels[i] for i in doubtful}, set[str]()
+    names = {name for i in shorter for cell in (*shorter[i], labels[i]) for name in _names_in(cell)}
+    classes, labels_of, first_text = set[str](), defaultdict[str, set[str]](set), dict[str, int]()
     longest = max(map(len, labels))
-    for row, label in zip(cells, labels, strict=True):
-        for name in label.split("\0"):
-            texts_of[name.strip().casefold()].add((*row,))
+    for i, row, label in zip(rows, cells(), labels, strict=True):
+        key = hash((*row,))
+        own = (name.strip().casefold() for name in label.split("\0"))
+        classes.update(name for name in own if first_text.setdefault(name, key) != key)
         for cell in row:
-            if len(cell) < longest:
-                labels_of[cell.strip().casefold()].add(label)
-    classes = {name for name, texts in texts_of.items() if len(texts) > 1}
+            if len(cell) < longest and (name := cell.strip().casefold()) in names:
+                labels_of[name].add(label)
+        if i not in doubtful:
+            moved.update(foreign.intersection(row))
     classes |= {name for name, own in labels_of.items() if len(own) > 2 and min(map(len, own)) > len(name)}
 
     def is_class(cell: str) -> bool:
-        names = [part.strip(" []{}()'\"").casefold() for part in (cell, *_PARTS.split(cell))]
-        return names[0] in classes or classes.issuperset(names[1:])
+        name, *parts = _names_in(cell)
+        return name in classes or classes.issuperset(parts)
 
-    rows = range(len(labels))
-    out = [i for i in rows if any(len(x) < len(labels[i]) and is_class(x) for x in cells[i])]
-    out = [i for i in out if not is_class(labels[i]) and not _is_value(labels[i])]
-    out = max(out, _in_other_columns(cells, labels), key=len)
+    rest = {labels[i] for i in rows if i not in doubtful}
+    pasted = [i for i in doubtful if labels[i] not in rest and not rest.isdisjoint(shorter[i])]
+    if 10 * len(pasted) <= len(rows) or 2 * sum(labels[i] in moved for i in pasted) <= len(pasted):
+        pasted.clear()
+    out = [i for i, texts in shorter.items() if any(map(is_class, texts)) and not is_class(labels[i])]
+    out = max([i for i in out if not _is_value(labels[i])], pasted, key=len)
     if not out:
         return corpus
-    row = f"label {_shown(labels[out[0]])} of {_shown(corpus.texts[out[0]])} in document {corpus.ids[out[0]]}"
-    sentence = f"text and label are swapped in {len(out):,} of {len(rows):,} rows of {corpus.source} ({row})"
+    label, text, name = _shown(labels[out[0]]), _shown(corpus.texts[out[0]]), corpus.ids[out[0]]
+    sentence = f"text and label are swapped in {len(out):,} of {len(rows):,} rows of {corpus.source} "
+    sentence += f"(label {label} of {text} in document {name})"
     if 10 * len(out) > len(rows):
         text, label = (first_few(_columns(corpus, role)) for role in ("text", "label"))
         named = f"name the columns: --text {label} --label {text}" if label else "write the label first"
@@ -208,14 +225,9 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     return corpus.subset(sorted({*rows} - {*out}))
 
 
-def _in_other_columns(cells: Sequence[Sequence[str]], labels: Sequence[str]) -> list[int]:
-    """More than a tenth of the rows, or none: their texts are classes, their labels texts of other rows."""
-    names, rows = {*labels}, range(len(labels))
-    doubtful = {i for i in rows if any(x in names and len(x) < len(labels[i]) for x in cells[i])}
-    classes = {labels[i] for i in rows if i not in doubtful}
-    texts = set(chain.from_iterable(cells[i] for i in rows if i not in doubtful))
-    out = [i for i in sorted(doubtful) if labels[i] not in classes and not classes.isdisjoint(cells[i])]
-    return out if 10 * len(out) > len(rows) and 2 * sum(labels[i] in texts for i in out) > len(out) else []
+def _names_in(cell: str) -> list[str]:
+    """The name in a cell, and the parts of a list of names."""
+    return [part.strip(" []{}()'\"").casefold() for part in (cell, *_PARTS.split(cell))]
 
 
 def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:

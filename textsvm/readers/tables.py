@@ -82,6 +82,7 @@ _MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "": None}
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _RENAME = "rename one, or name it by its number"
 _LETTER = re.compile(r"[^\W\d_]")
+_LONGEST_TOTAL = 40  #: Symbols of a text that may name a row of totals
 SAMPLE = 200_000  #: Cells of columns that are not read in which groups are looked for
 _ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
 _NUMBER_NAMES = (*USUAL["id"], "nr", "no", "index")  #: Names of a column of numbers that rows begin with
@@ -236,54 +237,71 @@ class _DocumentRows:
         self._problems, self._part, self._decimal = problems, part_of(file), decimal
         self._prefix = f"{file}:" if several_files else ""  # of ids
         self._names = {*map(_folded, table.names)}
-        #: Symbols of a cell that may be the name of a column, also with more white space, or of totals
-        self._longest = max(40, *(2 * len(name) for name in table.names))
+        self._name_size = 2 * max(map(len, table.names), default=0)  # also with more white space
         #: Columns that are paths of keys in nested objects, such as text.body.
         self._paths = {name for names in roles.values() for name in names} - set(table.names)
         self._needs_text = options.needs_text and not roles["numbers"]
+        self._labels: dict[object, Label | None] = {}  #: Labels of the cells so far
         self._has_lists = False  # of labels
         self._unread = {options.label_column} & {*table.names} - {*roles["text"]} if options.classes else ()
         self._classes = {name.casefold() for name in options.classes}
-        #: The only column that is read, of a table whose cells are texts; else "".
-        lone = table.separator and sum(map(len, roles.values())) == 1 == len(roles["text"])
-        self._text = roles["text"][0] if lone and not (options.apart or options.label_separator) else ""
         self.invalid = InvalidRows(file, table.unit, options, problems)
 
     def document(self, number: int, line: int, row: Row | InvalidRow) -> Document | None:
         """The document of a row; None for an invalid row, unless the options keep it."""
-        identifier = f"{self._prefix}{number}"
+        roles, identifier = self._roles, f"{self._prefix}{number}"
         if isinstance(row, InvalidRow):
             return self._of_invalid(row, row.reason, line, identifier)
-        reason = self._no_document(row, line) or (SWAPPED if self._unread and self._is_swapped(row) else None)
-        if not reason and self._text and not is_blank(text := row[self._text]):
-            cells = row if self._options.keep_rows else None
-            return Document(identifier, text, part=self._part or None, row=cells)
-        place = f"{self._file}, {self._table.unit} {line}"
         if not self._table.first:
             if self._paths:
                 row = {**row, **{path: _at(row, path) for path in self._paths}}
-            _check_values(row, self._roles, place)
-        if problem := reason or self._problem(row):
+            _check_values(row, roles, self._place(line))
+        texts = [x if type(x) is str else _string(x) for x in map(row.get, roles["text"])]
+        if problem := self._problem(row, texts, line):
             return self._of_invalid(row, problem, line, identifier)
-        document = self._of_cells(row, place, identifier)
-        if self._options.apart:
-            document = document._replace(columns=self._columns(row, place))
-        if self._options.keep_rows:
-            document = document._replace(row=row)
-        return self._with_list(document, place)
+        return Document(
+            (_string(self._first(row, "id")) if roles["id"] else "") or identifier,
+            "\n".join([x for x in texts if x is not None]),
+            self._label(row, line),
+            (_string(self._first(row, "part")) if roles["part"] else self._part) or None,
+            self._number(row, "target", line) if roles["target"] else None,
+            parse_weight(self._number(row, "weight", line), self._place(line)) if roles["weight"] else None,
+            self._group(row, line) if roles["group"] else None,
+            self._columns(row, line) if self._options.apart else None,
+            row=row if self._options.keep_rows else None,
+        )
 
-    def _no_document(self, row: Row, line: int) -> str | None:
-        """The header again or a row of totals; beside labels only one without a text and a label."""
-        first = next((x for name in self._roles["text"] if (x := row.get(name))), "")
-        if not isinstance(first, str) or len(first) > self._longest:
-            return None
-        texts = (_string(row.get(name)) or "" for name in self._roles["text"])
-        of_names = any(0 < len(x) <= self._longest and _folded(x) in self._names for x in texts)
-        headed = bool(self._table.headed and self._table.first and of_names)
+    def _place(self, line: int) -> str:
+        return f"{self._file}, {self._table.unit} {line}"
+
+    def _problem(self, row: Row, texts: Sequence[str | None], line: int) -> str | None:
+        """The reason why a row is not a document, or None."""
+        first = next(filter(None, texts), "")
+        short = [x for x in texts if x and len(x) <= self._name_size]
+        headed = bool(short and self._table.first and not self._names.isdisjoint(map(_folded, short)))
         # Most rows are documents by their text alone: no name, and with letters.
-        of_text = first.strip() if self._options.labelled else _LETTER.search(first)
-        if not headed and of_text and (self._options.labelled or not is_total(first, alone=True)):
-            return None
+        doubtful = headed or not first or first.isspace()
+        if not (doubtful or self._options.labelled) and len(first) <= _LONGEST_TOTAL:
+            doubtful = not _LETTER.search(first) or is_total(first, alone=True)
+        if doubtful and (reason := self._no_document(row, headed and self._table.headed, line)):
+            return reason
+        if self._unread and self._is_swapped(row):
+            return SWAPPED
+        names = self._roles["text"]
+        if is_blank(first) and all(is_blank(text or "") for text in texts):
+            if self._options.labelled and self._table.first and not any(map(str.strip, row.values())):
+                return "it is empty"
+            if names and all(text is None for text in texts):
+                return f"it has no {names[0]!r}"
+            if names and self._needs_text:
+                return f"its {names[0]!r} is empty"
+        for name in self._roles["numbers"]:
+            if is_blank(_string(row.get(name)) or ""):
+                return f"its number {name!r} is empty"
+        return None
+
+    def _no_document(self, row: Row, headed: bool, line: int) -> str | None:
+        """The header again, a note or totals; beside labels only totals without a text and a label."""
         cells = {name: cell for name, x in row.items() if (cell := (_string(x) or "").strip())}
         if headed:
             if all(_folded(cell) == _folded(name) for name, cell in cells.items()):
@@ -314,22 +332,6 @@ class _DocumentRows:
         is_class = any(x.casefold() in self._classes and (number or len(x) < len(label)) for x in cells)
         return is_class and label.casefold() not in {"", *self._classes}
 
-    def _problem(self, row: Row) -> str | None:
-        """The reason why a row is not a document, or None."""
-        texts = self._roles["text"]
-        values = [_string(row.get(name)) for name in texts]
-        if all(is_blank(value or "") for value in values):
-            if self._options.labelled and self._table.first and not any(map(str.strip, row.values())):
-                return "it is empty"
-            if texts and all(value is None for value in values):
-                return f"it has no {texts[0]!r}"
-            if texts and self._needs_text:
-                return f"its {texts[0]!r} is empty"
-        numbers = self._roles["numbers"]
-        return next(
-            (f"its number {x!r} is empty" for x in numbers if is_blank(_string(row.get(x)) or "")), None
-        )
-
     def _of_invalid(self, row: Row | InvalidRow, problem: str, line: int, identifier: str) -> Document | None:
         """A document with the problem if the options keep invalid rows, else None."""
         cells = row.row if isinstance(row, InvalidRow) else row
@@ -357,54 +359,47 @@ class _DocumentRows:
         columns = self._roles[role]
         return row.get(columns[0]) if columns else None
 
-    def _number(self, row: Row, role: str, place: str, needed: bool) -> float | None:
-        if not self._roles[role]:
-            return None
-        return parse_number(self._first(row, role), f"{place}: the {role}", needed, self._decimal)
+    def _number(self, row: Row, role: str, line: int) -> float | None:
+        """The number of a role; None for an empty target, without which a document is left out."""
+        name, needed = f"{self._place(line)}: the {role}", role == "weight"
+        return parse_number(self._first(row, role), name, needed, self._decimal)
 
-    def _of_cells(self, row: Row, place: str, identifier: str) -> Document:
-        roles = self._roles
-        weight = parse_weight(self._number(row, "weight", place, needed=True), place)
-        labels = exports.choices_in(self._first(row, "label"))
-        if len(roles["label"]) > 1:
-            labels = _marked_labels(row, roles["label"], place)
-        check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
-        texts = [row.get(name) for name in roles["text"]]
-        part = _string(self._first(row, "part")) if roles["part"] else self._part
-        group = (_string(self._first(row, "group")) or "").strip() or None
-        if roles["group"] and group is None:
-            raise InputError(f"{place} has no {roles['group'][0]}, and every document needs a group")
-        return Document(
-            _string(self._first(row, "id")) or identifier,
-            "\n".join(_string(text) or "" for text in texts if text is not None),
-            _label(labels),
-            part or None,
-            self._number(row, "target", place, needed=False),
-            weight,
-            group,
-        )
+    def _group(self, row: Row, line: int) -> str:
+        if group := (_string(self._first(row, "group")) or "").strip():
+            return group
+        name = self._roles["group"][0]
+        raise InputError(f"{self._place(line)} has no {name}, and every document needs a group")
 
-    def _columns(self, row: Row, place: str) -> dict[str, str | float]:
+    def _columns(self, row: Row, line: int) -> dict[str, str | float]:
         """The columns of texts and numbers that stay apart."""
         columns: dict[str, str | float] = {}
         for name in self._roles["text"]:
             columns[name] = _string(row.get(name)) or ""
         for name in self._roles["numbers"]:
-            columns[name] = parse_number(row.get(name), f"{place}: {name!r}", True, self._decimal) or 0.0
+            place = f"{self._place(line)}: {name!r}"
+            columns[name] = parse_number(row.get(name), place, True, self._decimal) or 0.0
         return columns
 
-    def _with_list(self, document: Document, place: str) -> Document:
-        """The document, its label as a tuple if the cell is a list, or the options name a separator."""
-        label, separator = document.label, self._options.label_separator
-        names = exports.labels_in(label.strip(), separator is not None) if isinstance(label, str) else None
-        if names is not None:
+    def _label(self, row: Row, line: int) -> Label | None:
+        """The label of a row, as a tuple if the cell is a list, or the options name a separator."""
+        names = self._roles["label"]
+        cell = row.get(names[0]) if len(names) == 1 else None
+        if type(cell) is str and cell in self._labels:
+            return self._labels[cell]
+        place, separator = self._place(line), self._options.label_separator
+        labels = _marked_labels(row, names, place) if len(names) > 1 else exports.choices_in(cell)
+        check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
+        label = _label(labels)
+        listed = exports.labels_in(label.strip(), separator is not None) if isinstance(label, str) else None
+        if listed is not None:
             if not self._has_lists:
                 self._problems.append((place, f"cells such as {str(label)[:60]} are read as lists of labels"))
             self._has_lists = True
-            document = document._replace(label=names)
-        if separator is None:
-            return document
-        return document._replace(label=split_label(document.label, separator))
+            label = listed
+        label = label if separator is None else split_label(label, separator)
+        if type(cell) is str:
+            self._labels[cell] = label
+        return label
 
 
 def _at(row: object, path: str) -> Any:
