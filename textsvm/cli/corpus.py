@@ -58,7 +58,6 @@ def _show(console: Console, summary: Json) -> None:
 
 
 def _facts(summary: Json) -> Iterator[tuple[str, str]]:
-    """Rows of the first table."""
     yield "documents", f"{summary['n']:,}"
     yield "parts", ", ".join(f"{part} {count:,}" for part, count in summary["parts"].items())
     columns, lengths = summary["columns"] or {}, summary["lengths"]

@@ -95,11 +95,11 @@ class Printer:
     ) -> None:  # fmt: skip
         self._pieces = model.pieces if values.pieces else None
         self.model = replace(model, pieces=None) if values.pieces else model
+        self._classes = [] if model.classes is None else [*map(str, model.classes)]
         self.failures = 0
         self._console = console
         self._training = RecordedOptions.of(model)
         self._values, self._least = values, least
-        self._kernel = model.kernel
         self._drift = Drift(model, model.info.get("drift"))
         self._short, self._format = ShortTexts(self._drift.support), format
         self._table: LabelledRows | None = None
@@ -119,18 +119,17 @@ class Printer:
             "keep_rows": self._format not in ("jsonl", "json"),
         }  # fmt: skip
         if table.vectors is not None:
-            kernel, of_files = self._kernel, self._training.of_files
-            return [corpora.read_unlabelled(self._console, files, table, kernel, of_files, **settings)]
+            of = self.model.kernel, self._training.of_files
+            return [corpora.read_unlabelled(self._console, files, table, *of, **settings)]
         paths = [Path(file) for file in files if file != "-"]
         use_numba(NUMPY_OPERATIONS * sum(path.stat().st_size for path in paths if path.is_file()))
         if "-" in files and sys.stdin is not None and sys.stdin.isatty():
             expected = "one text per line" if table.format == "lines" else table.format or "one document"
             self._console.say(f"note: waiting for {expected} on standard input; Ctrl-D ends it")
-        settings |= corpora.columns(table, self._kernel)
+        settings |= corpora.columns(table, self.model.kernel)
         separator, decimal = (table.form.get(name, "") for name in ("separator", "decimal"))
         self._written = {"separator": NAMED.get(separator, separator), "comma": decimal in ("comma", ",")}
-        classes = () if self.model.classes is None else tuple(map(str, self.model.classes))
-        settings |= {"keep_invalid": True, "failed": self._fail, "say": self._say, "classes": classes}
+        settings |= {"failed": self._fail, "say": self._say, "keep_invalid": True, "classes": self._classes}
         return incoming_documents(files, table.format, **settings)
 
     def _say(self, line: str) -> None:
@@ -148,10 +147,8 @@ class Printer:
         with output.printing():
             stream = sys.stdout.buffer
             if self._format not in ("jsonl", "json"):
-                names = _value_names(self.model, self._values, self._training)
-                classes = self.model.classes
-                labels = () if classes is None else [*map(str, classes), UNSURE, "rest"]
-                console = self._console
+                names, console = _value_names(self.model, self._values, self._training), self._console
+                labels = [*self._classes, UNSURE, "rest"] if self._classes else []
                 self._table = LabelledRows(
                     stream, console.say, console.count, self._format, names, labels, self._least is None,
                     **self._written,
@@ -187,10 +184,9 @@ class Printer:
             self._console.lap("read")
             for identifier, problem in documents.problems:
                 self._console.say(f"note: {identifier}: {problem}")
-            corpora.check_letters(self._console, self._kernel, documents)
-            documents = (
-                documents if self._pieces is None or not len(documents) else documents.cut(self._pieces)
-            )
+            corpora.check_letters(self._console, self.model.kernel, documents)
+            if self._pieces is not None and len(documents):
+                documents = documents.cut(self._pieces)
             yield _with_invalid(documents, self._rows(documents) if len(documents) else iter(()), self.model)
             for problem in (str(row.problem) for _, row in documents.invalid):
                 no_document = problem.endswith(NO_DOCUMENTS)
@@ -293,7 +289,6 @@ def _with_invalid(
 
 
 def _value_names(model: TrainedModel, values: PredictedValues, training: RecordedOptions) -> list[str]:
-    """Names of the columns of a table of predictions."""
     if model.classes is None:
         one_class = training.positive is not None and not isinstance(model.rule, NumberRule)
         return ["label", "confidence", *["decision"] * values.all_classes] if one_class else ["value"]

@@ -649,12 +649,9 @@ def parse_number(value: Any, name: str, needed: bool, decimal: str = ".") -> flo
     """A finite number with a decimal mark; None for an empty cell unless a number is `needed`."""
     if not needed and (value is None or (isinstance(value, str) and not value.strip())):
         return None
-    plain, group = value, "," if decimal == "." else "."
+    plain = value
     if isinstance(value, str) and not isinstance(value, NumberCell):
-        plain = _SPACES.sub("", value)
-        if re.fullmatch(rf"[-+]?\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?", plain):
-            plain = plain.replace(group, "")
-        plain = "nan" if group in plain else plain.replace(decimal, ".")
+        plain = _with_point(value, decimal)
     try:
         number = float("nan" if isinstance(value, bool) or value is None else plain)
     except (TypeError, ValueError, OverflowError):
@@ -667,8 +664,17 @@ def parse_number(value: Any, name: str, needed: bool, decimal: str = ".") -> flo
     return number
 
 
-def parse_weight(weight: float | None, place: str) -> float | None:
-    """The weight of a document; raise InputError if it is negative."""
+def _with_point(text: str, decimal: str) -> str:
+    """A number with a decimal point and without groups of digits; "nan" for other texts."""
+    text, group = _SPACES.sub("", text), "," if decimal == "." else "."
+    if re.fullmatch(rf"[-+]?\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?", text):
+        text = text.replace(group, "")
+    return "nan" if group in text else text.replace(decimal, ".")
+
+
+def parse_weight(value: Any, place: str, decimal: str = ".") -> float | None:
+    """The weight of a document; raise InputError if it is no number, or negative."""
+    weight = parse_number(value, f"{place}: the weight", True, decimal)
     if weight is not None and weight < 0:
         raise InputError(f"{place}: the weight is {weight:g}, and none may be below 0")
     return weight

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date, time
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 from zipfile import ZipFile
 
@@ -37,6 +37,8 @@ _COMMENTS = re.compile(r'(?:#.*\n|"#[^"\n]*"[,;\t|]*\r?\n|[^\S\n]*\n)+')
 _QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
 #: Characters that Spark, MySQL and PostgreSQL write after a backslash.
 _ESCAPED = re.compile(r'\\(["\\\r\n])')
+TITLES = 20  #: First rows that may be titles above the header
+_LONGEST_NAME = 40  #: Symbols of a column below titles
 _FEW_ROWS = 9  #: Rows whose cells in quotes may be chance
 #: Cells of Excel's XML with errors, formulas without a value, and hidden rows.
 _ODD_CELL = re.compile(rb'<c [^>]*t="e"|</f>(<v ?/>|<v></v>)?</c>|<row [^>]*hidden="(1|true)"')
@@ -90,25 +92,27 @@ CellRow = tuple[int, int, Cells]
 
 
 def header_format(head: str, options: ReadOptions) -> str | None:
-    """The format of a table if its first line has the text columns, else None.
+    """The format of a table if its header has the text columns, else None.
 
-    Text columns are those of the options or of a model. Without them, the line must have a usual name of a
-    text column and of a label column.
+    Text columns are those of the options or of a model, also below titles. Without them, the first line must
+    have a usual name of a text column and of a label column.
     """
     text = options.columns.get("text")
     columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
     if any(name.isdecimal() for name in columns):
         return None
     above = _COMMENTS.match(head)
-    line, _, rest = head[above.end() if above else 0 :].partition("\n")
-    row = rest.lstrip("\r\n").partition("\n")[0]
-    quoted = _QUOTED.match(f"{line}\n")
-    for delimiter in quoted[1] if quoted else DELIMITERS:  # columns may be words of a text; a table has rows
-        cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
-        full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
-        usual = all({*map(str.lower, cells)} & {*USUAL[role]} for role in ("text", "label"))
-        if full and len(cells) > 1 and (cells >= columns if columns else usual and row):
-            return "tsv" if delimiter == "\t" else "csv"
+    lines = head[above.end() if above else 0 :].split("\n", TITLES)
+    lines = [*filter(str.strip, lines if columns else lines[:2]), ""]
+    for number, (line, row) in enumerate(pairwise(lines)):
+        quoted = _QUOTED.match(f"{line}\n")
+        for delimiter in quoted[1] if quoted else DELIMITERS:  # columns may be words of a text
+            cells = {cell.strip('"\r' if number else '" \r\ufeff') for cell in line.split(delimiter)}
+            full = row.count(delimiter) >= line.count(delimiter) and max(map(len, cells)) <= _LONGEST_NAME
+            full |= number == 0 and (options.text is not None or '"' in row)
+            usual = all({*map(str.lower, cells)} & {*USUAL[role]} for role in ("text", "label"))
+            if full and len(cells) > 1 and (cells >= columns if columns else usual and row):
+                return "tsv" if delimiter == "\t" else "csv"
     return None
 
 
@@ -181,7 +185,6 @@ def _has_quotes(head: str, delimiter: str, cut: bool) -> bool:
 
 
 def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list[str]]:
-    """Rows of the beginning of a file."""
     return _limited(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, strict=strict))
 
 

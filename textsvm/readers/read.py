@@ -294,7 +294,6 @@ def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> 
 
 
 def _is_of_no_use(file: File, options: ReadOptions) -> bool:
-    """Whether a file is binary and no table."""
     return is_binary(file.head) and file_format(file, options) is None
 
 

@@ -129,16 +129,14 @@ def _with_columns(
             return words[int(name) - 1] if 1 <= int(name) <= len(words) else None
         return None if name is None else fields.get(name, "").strip() or None
 
-    def number(name: str | None, needed: bool) -> float | None:
-        return None if name is None else parse_number(field(name), f"{place}: {name!r}", needed)
-
     group = field(options.group)
     if options.group is not None and group is None:
         raise MissingColumn(f"{place} has no {options.group!r} in its header, and every record needs a group")
-    weight = parse_weight(number(options.weight, True), place)
+    weight = None if options.weight is None else parse_weight(field(options.weight), place)
+    target = parse_number(field(options.target), f"{place}: {options.target!r}", False)
     name = options.label_column
     label = document.label if name is None else field(name)
-    return document._replace(label=label, target=number(options.target, False), weight=weight, group=group)
+    return document._replace(label=label, target=target, weight=weight, group=group)
 
 
 def _fields(header: str) -> dict[str, str]:

@@ -12,8 +12,7 @@ from textsvm.arrays import AnyArray, Array, Json
 from textsvm.readers.charsets import INVISIBLE
 from textsvm.readers.corpus import Corpus, is_number, number_in
 from textsvm.runtime.compiled import scipy
-from textsvm.text.documents import encode
-from textsvm.text.encoding import Reading
+from textsvm.text.encoding import Reading, text_chunks
 from textsvm.text.normal_form import normal_form
 
 #: Labels that may mean that there is no label.
@@ -62,16 +61,16 @@ def describe(corpus: Corpus) -> Json:
 
 
 def _of_texts(texts: Sequence[str]) -> Json:
-    """Lengths and alphabet; None without texts."""
     if not len(texts):
         return {"lengths": None, "empty": None, "alphabet": None}
-    encoded = encode(texts, None, Reading(normal_form("unicode", True, False)))
-    lengths = encoded.lengths
+    chunks = text_chunks(texts, Reading(normal_form("unicode", True, False)), None)
+    parts = [(chunk.lengths, chunk.symbols) for chunk in chunks]  # without the codes
+    lengths, symbols = map(np.concatenate, zip(*parts, strict=True))
     quantiles = {name: round(value) for name, value in _quantiles(lengths).items()}
     return {
         "lengths": quantiles | {"mean": float(lengths.mean())},
         "empty": int((lengths == 0).sum()),
-        "alphabet": len(encoded.alphabet),
+        "alphabet": len(np.unique(symbols)),
     }
 
 

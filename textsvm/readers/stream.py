@@ -22,7 +22,7 @@ from typing import IO, Any
 from textsvm.errors import InputError
 from textsvm.readers.charsets import NOT_UTF_8, byte_order_mark, decode, wrong_charset
 from textsvm.readers.corpus import Corpus, Document, ReadOptions, build_corpus, printable_id, reading_line
-from textsvm.readers.delimited import DELIMITERS, header_format
+from textsvm.readers.delimited import TITLES, header_format
 from textsvm.readers.files import (
     ARROW,
     HEAD,
@@ -52,7 +52,6 @@ _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines", "plain", "paragraphs")
 STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "libsvm", "npy")
 #: Advice where a file of several lines is read as one document.
 ONE_DOCUMENT = "--format lines reads one per line, --format file confirms it"
-_HEADER_LINES, _LONGEST_NAME = 20, 40  #: Lines in which a header is looked for, and symbols of a name
 MAX_DOCUMENTS = 8192  #: Maximum number of documents that are read ahead
 MAX_SYMBOLS = 1 << 26  #: Maximum symbols of the documents that are read ahead
 WAIT = 0.005  #: Seconds between looks at a full queue
@@ -229,7 +228,7 @@ def open_stream(stream: IO[bytes], name: str, options: ReadOptions) -> InputFile
     if not rows or options.encoding or first.startswith(_MAGIC) or byte_order_mark(first)[1] != "utf-8":
         return read_stream(io.BufferedReader(_RejoinedStream(first, stream), HEAD), name)
     last = first if options.format in (None, "csv", "tsv") and options.header is None else b""
-    while last and first.count(b"\n") < _HEADER_LINES and not last.lstrip().startswith(b"{"):
+    while last and first.count(b"\n") < TITLES and not last.lstrip().startswith(b"{"):
         text = decode(last)[0].casefold()
         if all(column.casefold() in text for column in options.header_names):
             break
@@ -305,15 +304,11 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
         n_invalid += document.problem is not None
         guessed |= any(NOT_UTF_8 in problem for _, problem in inputs.problems)
         sample += [document.text] * (guessed and len(sample) < SAMPLE)
-        yield from _drained(inputs.problems)
+        yield from inputs.problems
+        inputs.problems.clear()
         name = printable_id(_id(path, document, inputs, prefix))
         if format == "file" != options.format and not several:
             lines = document.text.strip().count("\n") + 1
-            if row := _header_in(document.text, options.names_in({"text": options.recorded.get("text", "")})):
-                raise InputError(
-                    f"{path} is read as one text, but its line {row} names the columns of the model; read it "
-                    "as a table with --format csv, or confirm it with --format file"
-                )
             if lines > 1:
                 yield f"warning: {name}: it is read as one document of {lines:,} lines; {ONE_DOCUMENT}"
         yield document if name == document.id else document._replace(id=name)
@@ -321,7 +316,7 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
             yield reading_line(options.reading(inputs.source, format))
     if not number:
         raise no_document_error(inputs.source, format, inputs.problems)
-    yield from _drained(inputs.problems)
+    yield from inputs.problems
     options.warn(*wrong_charset(path, sample, options.encoding))
     yield from (f"warning: {sentence}" for sentence in options.warnings)
     if not endless:
@@ -337,27 +332,11 @@ def _open(path: str, options: ReadOptions) -> InputFiles:
     return (files_on_disk(Path(path)) if is_large(path) else None) or read_files(path)
 
 
-def _header_in(text: str, columns: set[str]) -> int:
-    """The line of the first ones that has all columns among short cells; 0 if there is none."""
-    for number, line in enumerate(text.split("\n", _HEADER_LINES)[:_HEADER_LINES] if columns else (), 1):
-        for delimiter in DELIMITERS:
-            cells = [cell.strip('"\r') for cell in line.split(delimiter)]  # no blanks, as in a sentence
-            if len(cells) > 1 and columns.issubset(cells) and max(map(len, cells)) <= _LONGEST_NAME:
-                return number
-    return 0
-
-
 def _id(path: str, document: Document, inputs: InputFiles, prefix: str) -> str:
     """The path of a file that is a single document, else the id after a prefix."""
     if inputs.single and document.id == inputs.files[0].name:
         return path
     return f"{prefix}{document.id}"
-
-
-def _drained(problems: Problems) -> Iterator[tuple[str, str]]:
-    """The problems so far; the list becomes empty."""
-    yield from problems
-    problems.clear()
 
 
 class _ReadAhead:

@@ -1,12 +1,8 @@
 """Reader of tables: CSV, TSV, JSON Lines, JSON, Parquet and spreadsheets, with one document per row.
 
-Columns are given by name, or by number from 1. Columns that are not given are detected by their usual names
-(`text`, `label`, `id`, `split`, ...), except targets, weights and groups. Several text columns are joined by
-line breaks if given as a comma-separated string (`title,body`), and kept separate if given as a list.
-
-CSV, TSV and spreadsheets, whose rows `textsvm.readers.delimited` reads, have a header if a column is given by
-name, or if a cell of the first line is a usual column name (docs/tables.md). Messages name the line on which
-a row begins. The default id of a document is the number of its row.
+Columns without a name in the options are detected by their usual names, except targets, weights and groups.
+The rows of CSV, TSV and spreadsheets are read by `textsvm.readers.delimited`; docs/tables.md says what is
+guessed. The default id of a document is the number of its row.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, islice, pairwise
 from pathlib import PurePosixPath
 from typing import Any
@@ -50,6 +46,7 @@ from textsvm.readers.corpus import (
     split_label,
 )
 from textsvm.readers.delimited import (
+    TITLES,
     USUAL_NAMES,
     CellRow,
     Cells,
@@ -75,7 +72,6 @@ _ORANGE_TYPES = {"S": "text", "C": "numbers"}
 #: Tag of a line of RIS or EndNote, and its value; tags of titles and abstracts.
 _TAG = re.compile(r"(?:([A-Z][A-Z0-9])  -|(%\S))(?: (.*))?$")
 _TEXT_TAGS = ("TI", "T1", "%T", "AB", "N2", "%X")
-_TITLES = 20  #: First rows that may be titles above the header
 _BATCH = 1 << 12  #: Rows of Parquet that are read at a time
 #: Cells of columns of labels: yes, no and unknown.
 _MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "": None}
@@ -249,32 +245,30 @@ class _DocumentRows:
 
     def document(self, number: int, line: int, row: Row | InvalidRow) -> Document | None:
         """The document of a row; None for an invalid row, unless the options keep it."""
-        roles, identifier = self._roles, f"{self._prefix}{number}"
+        identifier, place = f"{self._prefix}{number}", f"{self._file}, {self._table.unit} {line}"
+        roles, decimal = self._roles, self._decimal
         if isinstance(row, InvalidRow):
             return self._of_invalid(row, row.reason, line, identifier)
         if not self._table.first:
             if self._paths:
-                row = {**row, **{path: _at(row, path) for path in self._paths}}
-            _check_values(row, roles, self._place(line))
+                row = {**row, **{path: reduce(_value_of, path.split("."), row) for path in self._paths}}
+            _check_values(row, roles, place)
         texts = [x if type(x) is str else _string(x) for x in map(row.get, roles["text"])]
-        if problem := self._problem(row, texts, line):
+        if problem := self._problem(row, texts, place):
             return self._of_invalid(row, problem, line, identifier)
         return Document(
             (_string(self._first(row, "id")) if roles["id"] else "") or identifier,
             "\n".join([x for x in texts if x is not None]),
-            self._label(row, line),
+            self._label(row, place),
             (_string(self._first(row, "part")) if roles["part"] else self._part) or None,
-            self._number(row, "target", line) if roles["target"] else None,
-            parse_weight(self._number(row, "weight", line), self._place(line)) if roles["weight"] else None,
-            self._group(row, line) if roles["group"] else None,
-            self._columns(row, line) if self._options.apart else None,
+            parse_number(self._first(row, "target"), f"{place}: the target", False, decimal),
+            parse_weight(self._first(row, "weight"), place, decimal) if roles["weight"] else None,
+            self._group(row, place) if roles["group"] else None,
+            self._columns(row, texts, place) if self._options.apart else None,
             row=row if self._options.keep_rows else None,
         )
 
-    def _place(self, line: int) -> str:
-        return f"{self._file}, {self._table.unit} {line}"
-
-    def _problem(self, row: Row, texts: Sequence[str | None], line: int) -> str | None:
+    def _problem(self, row: Row, texts: Sequence[str | None], place: str) -> str | None:
         """The reason why a row is not a document, or None."""
         first = next(filter(None, texts), "")
         short = [x for x in texts if x and len(x) <= self._name_size]
@@ -283,7 +277,7 @@ class _DocumentRows:
         doubtful = headed or not first or first.isspace()
         if not (doubtful or self._options.labelled) and len(first) <= _LONGEST_TOTAL:
             doubtful = not _LETTER.search(first) or is_total(first, alone=True)
-        if doubtful and (reason := self._no_document(row, headed and self._table.headed, line)):
+        if doubtful and (reason := self._no_document(row, headed and self._table.headed, place)):
             return reason
         if self._unread and self._is_swapped(row):
             return SWAPPED
@@ -300,7 +294,7 @@ class _DocumentRows:
                 return f"its number {name!r} is empty"
         return None
 
-    def _no_document(self, row: Row, headed: bool, line: int) -> str | None:
+    def _no_document(self, row: Row, headed: bool, place: str) -> str | None:
         """The header again, a note or totals; beside labels only totals without a text and a label."""
         cells = {name: cell for name, x in row.items() if (cell := (_string(x) or "").strip())}
         if headed:
@@ -309,15 +303,19 @@ class _DocumentRows:
             n_names = sum(_folded(cell) in self._names for cell in cells.values())
             if n_names > 1 and (n_names == len(cells) or (n_names > 2 and 3 * n_names >= 2 * len(cells))):
                 raise InputError(
-                    f"{self._file}, {self._table.unit} {line}: a second header with other columns "
-                    f"({first_few([*cells.values()])}); save the tables above and below it in two files"
+                    f"{place}: a second header with other columns ({first_few([*cells.values()])}); save the "
+                    "tables above and below it in two files"
                 )
-        named = [name for role in ("text", "label", "target") for name in self._roles[role]]
-        is_read, total = not cells.keys().isdisjoint(named), any(map(is_total, cells.values()))
-        if len(cells) == 1 < len(row) - 1 and not (is_read or total or {*cells} & {*self._roles["id"]}):
-            return FOOTNOTE if " " in min(cells.values()) else None
+        roles = self._roles
+        beside = [x for name, x in cells.items() if name not in roles["label"]]
+        total = any(map(is_total, beside)) or any(map(SUBTOTAL.fullmatch, cells.values()))
+        is_read = not cells.keys().isdisjoint([*roles["text"], *roles["label"], *roles["target"]])
+        if len(cells) == 1 < len(row) - 1 and not (is_read or total or {*cells} & {*roles["id"]}):
+            return FOOTNOTE if " " in min(beside) else None
+        if total and cells.keys().isdisjoint(roles["text"]) and (self._needs_text or not is_read):
+            return TOTALS
         if self._options.labelled:
-            return TOTALS if total and not is_read else None
+            return None
         others = [cell for cell in cells.values() if not is_total(cell, alone=True)]
         if len(others) == len(cells):
             return None
@@ -335,10 +333,6 @@ class _DocumentRows:
     def _of_invalid(self, row: Row | InvalidRow, problem: str, line: int, identifier: str) -> Document | None:
         """A document with the problem if the options keep invalid rows, else None."""
         cells = row.row if isinstance(row, InvalidRow) else row
-        if isinstance(row, Mapping):
-            texts = {name: _string(x) or "" for name, x in row.items()}
-            total = any(is_total(x) for name, x in texts.items() if name not in self._roles["label"])
-            problem = TOTALS if total or any(map(SUBTOTAL.fullmatch, texts.values())) else problem
         ragged = isinstance(row, InvalidRow) and row.ragged
         named = [*self._roles["text"], *self._roles["label"], *self._roles["target"]]
         blank = isinstance(row, Mapping) and not any((_string(row.get(x)) or "").strip() for x in named)
@@ -359,34 +353,27 @@ class _DocumentRows:
         columns = self._roles[role]
         return row.get(columns[0]) if columns else None
 
-    def _number(self, row: Row, role: str, line: int) -> float | None:
-        """The number of a role; None for an empty target, without which a document is left out."""
-        name, needed = f"{self._place(line)}: the {role}", role == "weight"
-        return parse_number(self._first(row, role), name, needed, self._decimal)
-
-    def _group(self, row: Row, line: int) -> str:
+    def _group(self, row: Row, place: str) -> str:
         if group := (_string(self._first(row, "group")) or "").strip():
             return group
         name = self._roles["group"][0]
-        raise InputError(f"{self._place(line)} has no {name}, and every document needs a group")
+        raise InputError(f"{place} has no {name}, and every document needs a group")
 
-    def _columns(self, row: Row, line: int) -> dict[str, str | float]:
+    def _columns(self, row: Row, texts: Sequence[str | None], place: str) -> dict[str, str | float]:
         """The columns of texts and numbers that stay apart."""
-        columns: dict[str, str | float] = {}
-        for name in self._roles["text"]:
-            columns[name] = _string(row.get(name)) or ""
+        names = self._roles["text"]
+        columns: dict[str, str | float] = {name: x or "" for name, x in zip(names, texts, strict=True)}
         for name in self._roles["numbers"]:
-            place = f"{self._place(line)}: {name!r}"
-            columns[name] = parse_number(row.get(name), place, True, self._decimal) or 0.0
+            columns[name] = parse_number(row.get(name), f"{place}: {name!r}", True, self._decimal) or 0.0
         return columns
 
-    def _label(self, row: Row, line: int) -> Label | None:
+    def _label(self, row: Row, place: str) -> Label | None:
         """The label of a row, as a tuple if the cell is a list, or the options name a separator."""
         names = self._roles["label"]
         cell = row.get(names[0]) if len(names) == 1 else None
         if type(cell) is str and cell in self._labels:
             return self._labels[cell]
-        place, separator = self._place(line), self._options.label_separator
+        separator = self._options.label_separator
         labels = _marked_labels(row, names, place) if len(names) > 1 else exports.choices_in(cell)
         check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
         label = _label(labels)
@@ -402,11 +389,8 @@ class _DocumentRows:
         return label
 
 
-def _at(row: object, path: str) -> Any:
-    """The value at a path of keys in nested objects, such as text.body; None if there is none."""
-    for key in path.split("."):
-        row = row.get(key) if isinstance(row, Mapping) else None
-    return row
+def _value_of(row: object, key: str) -> Any:
+    return row.get(key) if isinstance(row, Mapping) else None
 
 
 def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
@@ -527,7 +511,7 @@ def _check_first_row(table: TableRows, options: ReadOptions, file: str) -> None:
         return
     columns_of_data = table.columns_of_data()
     if not (columns_of_data if options.columns else 0 in columns_of_data):
-        rows = ((sum(map(bool, row)), -line, row) for _, line, row in table.lookahead[:_TITLES])
+        rows = ((sum(map(bool, row)), -line, row) for _, line, row in table.lookahead[:TITLES])
         filled, line, cells = max(rows, default=(0, 0, ()))
         remedy = (
             "add --table header=yes or header=no, and name the columns of texts and labels with --text and "
@@ -705,7 +689,7 @@ def _header_row(
     The header is the row of the options, or the first with all columns that are named, or, below rows that
     have few cells, the first with usual names of a text and a label.
     """
-    peeked, place = list(islice(rows, _TITLES if file.lookahead_rows is None else file.lookahead_rows)), 0
+    peeked, place = list(islice(rows, TITLES if file.lookahead_rows is None else file.lookahead_rows)), 0
     if not peeked:
         raise InputError(f"{file.name} has no rows: every line is a comment, or stands above the header")
     if type(options.header) is int:
@@ -740,7 +724,6 @@ def _unique_names(header: Sequence[str]) -> list[str]:
 
 
 def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """ARFF of Weka with rows of all attributes."""
     lines, names = enumerate(iterate_lines(file, problems), 1), list[str]()
     typed: dict[str, list[str]] = {"label": [], "text": [], "numbers": []}
     for n, line in lines:
@@ -770,13 +753,11 @@ def _arff_row(file: File, number: int, line: str) -> Cells:
 
 
 def _require_content(file: File) -> None:
-    """Raise InputError if the first bytes of a file are blank."""
     if not decode(file.head)[0].strip():
         raise InputError(f"{file.name} is empty")
 
 
 def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """JSON Lines: an object or array per line."""
 
     def values() -> Iterator[tuple[int, int, Any]]:
         for number, line in enumerate(iterate_lines(file, problems), 1):

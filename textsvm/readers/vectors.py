@@ -235,7 +235,6 @@ def _corpus(inputs: InputFiles, format: str, vectors: Array) -> Corpus:
 
 
 def _set_labels(corpus: Corpus, labels: AnyArray, target: str | None) -> None:
-    """Set the labels of a corpus, or the numbers to be predicted."""
     if target is None:
         corpus.labels = as_labels(labels)
         return
@@ -294,7 +293,6 @@ def parse_libsvm(
 
 
 def _is_zero_based(file: File | FileOnDisk) -> bool:
-    """Whether an index is 0."""
     with file.open() as stream:
         return any(re.search(rb"\s0+:", line.partition(b"#")[0]) for line in stream)
 
@@ -311,7 +309,6 @@ def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
 
 
 def _is_finite(token: bytes) -> bool:
-    """Whether a token is a finite decimal number."""
     return _FINITE.fullmatch(token) is not None and isfinite(float(token))
 
 

@@ -188,7 +188,6 @@ def cell_for(format: str, cell: object) -> object:
 
 
 def _end_of(raw: str) -> str:
-    """The line end of a text, empty if it has none."""
     return raw[len(raw.rstrip("\r\n")) :]
 
 

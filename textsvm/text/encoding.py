@@ -57,7 +57,7 @@ def encode_characters(
     texts: Iterable[str], reading: Reading, first: NDArray[np.uint32], progress: Progress | None = None
 ) -> tuple[NDArray[np.unsignedinteger], Ints, NDArray[np.uint32]]:
     """Normalise texts and encode their characters, those of `first` first: codes, offsets and alphabet."""
-    parts = list(_parts(texts, reading, progress))
+    parts = list(text_chunks(texts, reading, progress))
     lengths = np.empty(sum(len(chunk.numbers) for chunk in parts), np.int64)
     for chunk in parts:
         lengths[chunk.numbers] = chunk.lengths
@@ -116,7 +116,7 @@ def decode(points: NDArray[np.unsignedinteger]) -> str:
     return points.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
-def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[TextChunk]:
+def text_chunks(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[TextChunk]:
     """Encode texts on all cores, a few chunks per core at a time."""
     chunks, first = _chunks(texts), 0
     while batch := list(islice(chunks, CHUNKS * n_threads())):
