@@ -492,7 +492,7 @@ train t.json --annotators bo  =>  --annotators bo is not one of all, majority, 0
 train t.csv  =>  may have several labels; learn all of them with --multilabel
     =>  $table([(b, ("['a', 'b']", "['c']")[i % 2]) for i, (_, b) in enumerate(ROWS)], ('text', 'labels'))
 train t.csv --label good,bad --multilabel
-    =>  line 2: 'bad' is '-1'; several columns of labels hold 0, 1 or nothing
+    =>  line 2: 'bad' is '-1'; columns of labels hold 1 for yes, 0 for no
     =>  $table([(b, 1, -1) for _, b in ROWS], ('text', 'good', 'bad'))
 predict m.textsvm t.csv  =>  no column 'text'.* trained on.* its 2 columns are: class, review$
     =>  $table(ROWS, ('class', 'review'))
@@ -949,7 +949,7 @@ predict m.textsvm t.csv  =>  2 texts are 'null'.*an empty cell is a missing text
     =>  $table([('good', 'null')] * 2 + ROWS, COLUMNS)  =>  42
 train t.csv  =>  numbers with a fraction .*--regress COLUMN predicts numbers
     =>  $labelled(*('1.9', '2', '3.5'))
-train t.csv  =>  numbers with a fraction .*--regress COLUMN predicts numbers, whose decimals have a point
+train t.csv  =>  numbers with a fraction .*--regress COLUMN predicts numbers
     =>  $labelled(*('2,3', '1', '4,5'))
 train t.csv --kernel fast -o new.textsvm  =>  warning: .*'ham' and 'HAM' differ
     =>  $labelled(*('ham', 'HAM', 'spam'))  =>    =>  ; next: check the labels
