@@ -54,12 +54,30 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
 
     Parameters
     ----------
-    p, weight, idf, normalised, tokens, keep_case
-        See `textsvm.Spectrum`.
+    p : int or (int, int)
+        Symbols of a substring, or a range of lengths.
+    weight : {"count", "presence", "intersection", "log"}
+        Function of the number of occurrences c: c, 1, min(c, c'), or 1 + ln c.
+    idf : bool
+        Weight every substring by ln((1 + n) / (1 + df)) + 1, with "intersection" by its square root.
+    normalised : bool
+        Divide every row by its Euclidean length.
+    tokens : {"characters", "words", "runs", "whitespace", "blosum62"} or callable
+        Kind of symbols; a function maps a normalised text to its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
     min_df : int or float
         Least number of training texts with a substring, or their share if it is a float.
-    normalise, punctuation, max_length, device, n_jobs
-        See `textsvm.SVC`; the matrix is in main memory in any case.
+    normalise : {"unicode", "paper", "none"}
+        How texts are normalised, see `textsvm.text.documents.normalise`.
+    punctuation : bool
+        False drops punctuation and symbols.
+    max_length : int, optional
+        Only the first `max_length` characters of a normalised text count. None: all of it.
+    device : {"auto", "cpu", "cuda", "cuda:0", ...}
+        Device that counts and weights; the matrix is in main memory in any case.
+    n_jobs : int, optional
+        Threads; None or -1 uses all cores.
 
     Attributes
     ----------

@@ -50,8 +50,12 @@ class MultilabelSVC(ClassifierMixin, FixedKernelEstimator):
         A text has the labels with decision values above their thresholds.
     label_form_ : {"tuples", "indicator", "sparse"}
         Form of the training labels and of predictions.
-    dual_coef_, intercept_, n_support_ : arrays, shapes (n_classes, n_sv) and (n_classes,)
-        Those of each machine; machines may share support vectors.
+    dual_coef_ : float64 array, shape (n_classes, n_sv)
+        sign_i alpha_i of each machine.
+    intercept_ : float64 array, shape (n_classes,)
+        The biases.
+    n_support_ : int64 array, shape (n_classes,)
+        Number of support vectors of each machine; machines may share support vectors.
     support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_description_, seconds_, info_
         See `textsvm.SVC`.
 
