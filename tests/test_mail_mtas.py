@@ -497,7 +497,8 @@ def test_a_new_machine_filters(way, machine, folder):
     starts again decides nothing meanwhile; where a program asks the server, mail in progress may pass.
     """
     pytest.importorskip("aiosmtpd")
-    machine.run("adduser --quiet anna textsvm")
+    if way in (by_procmail, by_maildrop, by_dovecot):
+        machine.run("adduser --quiet anna textsvm")
     way(machine)
     anna = Anna(machine)
 
@@ -539,6 +540,7 @@ def stop_and_learn(way, machine, folder, anna):
     else:
         until(lambda: len(anna.mails()) == n + 1, 60)
     # A lesson waits for the server, also of a user in the group.
+    machine.run("adduser --quiet anna textsvm")
     learn = (
         f"runuser -u anna -- textsvm-mail-client learn --as spam --store /var/lib/textsvm {folder}/mails/1"
     )
