@@ -338,7 +338,7 @@ def machine(folder):
         machine.run("".join(f"postconf -e {setting}\n" for setting in settings))
         for kind in ("socket", "service"):
             machine.write(f"/etc/systemd/system/textsvm-mail.{kind}", recipe(f"system/textsvm-mail.{kind}"))
-        machine.run(recipe("whole-machine") + recipe("first-training"))
+        machine.run("".join(map(recipe, ("whole-machine", "first-training", "start"))))
         yield machine
     finally:
         machine.end()

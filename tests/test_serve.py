@@ -923,9 +923,8 @@ def test_large_bodies_and_long_texts_are_predicted_apart(models):
         until_answered(server, large)
         assert server.predict(texts=texts)[1]["predictions"][:20] == alone
         first, second = server.workers()
-        assert (
-            os.getpriority(os.PRIO_PROCESS, second)
-            == os.getpriority(os.PRIO_PROCESS, first) + worker.NICENESS
+        assert os.getpriority(os.PRIO_PROCESS, second) == min(
+            os.getpriority(os.PRIO_PROCESS, first) + worker.NICENESS, 19
         )
         assert server.predict(text="win cash " * 400)[0] == 200  # a small body with a long text
         values = server.metrics()
