@@ -17,6 +17,7 @@ import argparse
 import json
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -125,7 +126,8 @@ def machines(part: Part, encoders: dict[str, Vectors], alone: bool) -> Iterator[
         return np.asarray(values[:, 0] > 0 if values.shape[1] == 1 else values.argmax(axis=1), int)
 
     (inner, outer), first = gram(default.kernel(), texts, codes, tests), slice(MOST_WEIGHED)
-    plain, _ = gram(without_odds(default.kernel()), texts[first], codes[first], tests[:1])
+    learnt = without_odds(replace(default, plain=0.0).kernel())
+    plain, _ = gram(learnt, texts[first], codes[first], tests[:1])
     predictions = {0.0: predict(inner, outer)}
     yield STRINGS, predictions[0.0]
     for name, vectors in encoders.items():
@@ -135,7 +137,7 @@ def machines(part: Part, encoders: dict[str, Vectors], alone: bool) -> Iterator[
             predictions[w] = predict((1 - w) * inner + w * own, (1 - w) * outer[: len(test)] + w * cross)
             yield f"{STRINGS} + {w:g} {name}", predictions[w]
         weighing = Weighing(codes[first], codes[first], None, without_odds)
-        [weight], _ = weighing.weights([plain, own[first, first]])
+        [weight], _ = weighing.weights([plain.astype(np.float32), own[first, first].astype(np.float32)])
         yield f"{STRINGS} + {name}", predictions[weight][: len(test)]
         if alone:
             logistic = LogisticRegression(C=10, max_iter=300).fit(normalize(train), codes)

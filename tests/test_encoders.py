@@ -42,7 +42,7 @@ from textsvm.kernels.encoder import as_encoder
 from textsvm.kernels.spelling import parse, spell
 from textsvm.model.file import read_content
 from textsvm.text.documents import encode, normalise
-from textsvm.text.encoders import VectorCache, _load_folder, folder_digest
+from textsvm.text.encoders import VectorCache, _load_folder, folder_digest, load_encoder
 
 pytest.importorskip("tokenizers")
 
@@ -110,11 +110,14 @@ def test_static_vectors_of_other_tokenizers(tmp_path, case):
     np.testing.assert_allclose(as_encoder(str(folder)).encoder(texts), means(folder, texts), atol=1e-6)
 
 
-def test_the_same_bits_before_and_after_compilation(folder, encoder, monkeypatch):
-    texts = [*hostile(300), "the bread is unable word7 word8 a of car, and my soup! " * 40]
-    compiled = encoder(texts)
-    monkeypatch.setattr("textsvm.text.encoders.use_numpy", lambda size: True)
-    assert (encoder(texts) == compiled).all()
+def test_sums_have_the_order_of_the_words(encoder):
+    words = ["bread", "unable", "word7", "of", "car", "soup"] * 40
+    of_words, total = encoder(words), np.zeros(16, np.float32)
+    n = [len(tokens) for tokens in encoder.tokenise(words)]
+    for vector, size in zip(of_words, n, strict=True):
+        total += vector * np.float32(size)
+    np.testing.assert_array_max_ulp(encoder([" ".join(words)])[0], total / np.float32(sum(n)), 40)
+    assert (encoder([" ".join(words)]) == encoder(["x", " ".join(words), "y"])[1]).all()  # in any batch
     assert encoder([]).shape == (0, 16)
 
 
@@ -798,6 +801,63 @@ def test_an_onnx_model_gives_means_of_its_last_states(tmp_path):
     with pytest.warns(UserWarning, match="e reads only the beginning of 1 long texts"):
         cut = as_encoder(str(folder)).encoder(["bread " * 7])
     np.testing.assert_allclose(cut, means[1:], rtol=1e-6)
+
+
+def sentences_in_onnx(folder, pooling="mean_tokens", file="model.onnx", seed=0, **changes):
+    """Write a folder of sentence-transformers with a model in ONNX; `changes` of its settings."""
+    folder, table = onnx_folder(folder, seed=seed)
+    (folder / "onnx").mkdir(exist_ok=True)
+    (folder / "model.onnx").rename(folder / "onnx" / file)
+    kinds = changes.get("kinds", ["Transformer", "Pooling", "Normalize"])
+    paths = ["", "1_Pooling", "2_Normalize"]
+    modules = [
+        {"type": f"sentence_transformers.models.{k}", "path": p}
+        for k, p in zip(kinds, paths[: len(kinds)], strict=True)
+    ]
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    settings = {
+        "modules.json": modules,
+        "1_Pooling/config.json": {"pooling_mode_mean_tokens": False, f"pooling_mode_{pooling}": True, "d": 8},
+        "sentence_bert_config.json": {"max_seq_length": 3, "do_lower_case": changes.get("lower", False)},
+        "config_sentence_transformers.json": {"default_prompt_name": changes.get("prompt")},
+    }
+    for place, content in settings.items():
+        (folder / place).write_text(json.dumps(content))
+    return folder, table
+
+
+@pytest.mark.parametrize("pooling", ["mean_tokens", "cls_token"])
+def test_sentence_transformers_with_onnx_need_no_pytorch(pooling, tmp_path):
+    pytest.importorskip("onnxruntime")
+    folder, table = sentences_in_onnx(tmp_path / "e", pooling)
+    rows = table[[vocabulary().index(word) for word in ("car", "bread", "soup", "bus")]]
+    encoder, texts = load_encoder(str(folder)), ["car", "car bread", "car bread soup"]
+    expected = np.array(
+        [rows[0], *([rows[0]] * 2 if pooling[0] == "c" else [rows[:2].mean(0), rows[:3].mean(0)])]
+    )
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder(texts), expected, rtol=1e-5)
+    with pytest.warns(UserWarning, match="e reads only the beginning of 1 long texts"):
+        np.testing.assert_allclose(encoder(["car bread soup bus"])[0], expected[2], rtol=1e-5)
+    rounded, _ = sentences_in_onnx(tmp_path / "e", pooling, "model_quantized.onnx", seed=1)  # comes first
+    assert load_encoder(str(rounded)).digest != encoder.digest
+    assert abs(load_encoder(str(rounded))(texts) - expected).max() > 0.1
+    (rounded / "onnx" / "model_quantized.onnx").rename(rounded / "onnx" / "model_qint8_avx512_vnni.onnx")
+    np.testing.assert_allclose(load_encoder(str(rounded))(texts), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pooling": "max_tokens"}, {"kinds": ["Transformer", "Pooling", "Dense"]}, {"lower": True},
+        {"kinds": ["Transformer"]}, {"prompt": "query"}, {"file": "model_fp16.onnx"},
+    ],
+)  # fmt: skip
+def test_other_folders_of_sentence_transformers_use_the_library(changes, tmp_path, sentences):
+    pytest.importorskip("onnxruntime")
+    folder, _ = sentences_in_onnx(tmp_path / "e", **changes)
+    assert as_encoder(str(folder)).encoder(["a bad cab"]).shape == (1, 5)
+    assert Sentences.calls == 1
 
 
 def test_models_refer_to_encoders_of_libraries(tmp_path):

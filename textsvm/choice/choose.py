@@ -170,17 +170,17 @@ class Weighing:
         of_user = None if of_user is None else of_user[rows]
         return cls(rows, documents.classes[rows], of_user, lambda kernel: encode(rows, kernel))
 
-    def gram(self, kernel: Kernel) -> Floats:
+    def gram(self, kernel: Kernel) -> Floats32:
         """The kernel matrix of the examples."""
         kernel = without_odds(kernel)
         read = kernel.structure.read(self.encoded(kernel))
-        return kernel.fit(read).rows(read, devices.select("cpu")).gram().astype(np.float64)
+        return kernel.fit(read).rows(read, devices.select("cpu")).gram()
 
     def joined(
         self, default: Candidate, of: Callable[[tuple[str, ...]], Candidate]
-    ) -> tuple[Candidate, Floats]:
+    ) -> tuple[Candidate, Floats32]:
         """The default for the joined texts of columns that do not lower the margins, and its matrix."""
-        gram = self.gram(replace(default, parts=()).kernel())
+        gram = self.gram(replace(default, parts=(), plain=default.plain * bool(default.columns)).kernel())
         for name in default.columns[1:] and default.columns:
             columns = tuple(other for other in default.columns if other != name)
             if not columns:
@@ -191,7 +191,7 @@ class Weighing:
                 default, gram = fewer, without
         return default, gram
 
-    def weights(self, grams: Sequence[Floats]) -> tuple[list[float], list[tuple[int, float]]]:
+    def weights(self, grams: Sequence[Floats32]) -> tuple[list[float], list[tuple[int, float]]]:
         """Weights of matrices that lower a smooth loss of margins, and the error after each step."""
         total, weights, margins = grams[0], [0.0] * len(grams), self.margins(grams[0])
         steps = [(0, float(np.mean(margins <= 0)))]
@@ -205,19 +205,20 @@ class Weighing:
             steps.append((k, float(np.mean(margins <= 0))))
         return weights[1:], steps
 
-    def margins(self, gram: Floats) -> Floats:
+    def margins(self, gram: Floats32) -> Floats:
         """Margin of the true class of each text if its group is left out, shape (n,)."""
         is_class = self.classes[:, None] == np.unique(self.classes)
-        signs = np.where(is_class, 1.0, -1.0)
+        signs = np.where(is_class, 1.0, -1.0).astype(gram.dtype)
         with one_blas_thread():  # the same bits with any number of threads
-            lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1)
-            coef, _ = scipy.linalg.lapack.dpotrs(lower, signs, lower=1)
-            inverse, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
-            values = signs - coef / np.diag(inverse)[:, None]
+            potrf, trtri = scipy.linalg.get_lapack_funcs(("potrf", "trtri"), [gram])
+            lower, _ = potrf(gram + 1 + RIDGE * np.eye(len(gram), dtype=gram.dtype), lower=1)
+            root, _ = trtri(lower, lower=1)  # root.T @ root is the inverse
+            coef = root.T @ (root @ signs)
+            values = signs - coef / np.square(root).sum(axis=0)[:, None]
             for group in np.unique(self.groups) if self.groups is not None else ():
                 left = np.flatnonzero(self.groups == group)
-                block = inverse[np.ix_(left, left)]
-                values[left] = signs[left] - scipy.linalg.solve(block, coef[left], lower=True, assume_a="pos")
+                block = root[:, left].T @ root[:, left]
+                values[left] = signs[left] - scipy.linalg.solve(block, coef[left], assume_a="pos")
         return np.asarray(values[is_class] - np.where(is_class, -np.inf, values).max(axis=1))
 
 

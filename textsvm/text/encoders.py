@@ -37,9 +37,9 @@ from safetensors import numpy as arrays_file
 from textsvm.arrays import AnyArray, Arrays, Floats32, Ints, Json, first_true
 from textsvm.errors import InputError
 from textsvm.runtime import memory as host_memory
-from textsvm.runtime.compiled import njit, use_numpy
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import cache_folder, try_lock
-from textsvm.runtime.parallel import Lock, Progress, n_threads, report, run
+from textsvm.runtime.parallel import Lock, Progress, report
 from textsvm.runtime.plain_json import unambiguous_json
 from textsvm.text.documents import Documents, batches, encode, split_words
 from textsvm.text.encoding import offsets_of
@@ -53,13 +53,16 @@ AT_A_TIME = 64
 WINDOW = 512  #: Number of tokens that an encoder reads if it does not say so
 MOST_BYTES = 256 << 20  #: Maximum cache size per encoder, in bytes
 _MAGIC = b"textsvm1"  #: Beginning of a file of the cache, with its version
-_HEAD = 16  #: Length of its header: this beginning and the dimension
+_HEAD, _RECORD = 16, 24  #: Bytes of its header, with the dimension, and of the digests before a vector
 #: Files on which vectors do not depend: of repositories, downloads, systems and interpreters.
 _IGNORED = re.compile(r"(^|/)(\.git|\.cache/|\.DS_Store$|README\.md$|[^/]*\.pyc$)")
 _NFKC = 18  #: Symbols of the longest normal form of a symbol, U+FDFA
 #: Encoders that are packages of their own, and their folders in wheels/.
 PACKAGES = {"english": "encoder_en", "multilingual": "encoder_multi"}
 FEW_TEXTS, ENGLISH = 1000, 0.7  #: Most texts that advice is for, least share of known words; others have 0.6
+#: Models in ONNX of folders of sentence-transformers, in their order; others are for some processors.
+ONNX_FILES = ("model_quantized.onnx", "model_int8.onnx", "model_quint8_avx2.onnx", "model.onnx")
+_MEANS = {("pooling_mode_mean_tokens",): True, ("pooling_mode_cls_token",): False}  #: If it is the mean
 _REPLACEMENT = 0xFFFD  #: In place of lone surrogates, which no library of encoders accepts
 
 
@@ -190,8 +193,7 @@ class StaticEncoder(TextEncoder):
         batch = self._encoded(self._tokenizer.encode_batch_fast, [texts[i] for i in rest])
         for i, encoding in zip(rest, batch, strict=True):
             ids[i] = encoding.ids
-        unknown = self.unknown
-        return [[t for t in row if t != unknown] if unknown in row else row for row in ids]
+        return [[t for t in row if t != self.unknown] if self.unknown in row else row for row in ids]
 
     def encode(self, characters: Documents, progress: Progress | None = None) -> Floats32:
         characters = without_surrogates(characters)
@@ -221,25 +223,8 @@ class StaticEncoder(TextEncoder):
 
 def _sums(numbers: AnyArray, lengths: Ints, table: Floats32) -> Floats32:
     """Sums of rows of a table; row i of the result is the sum of the next ``lengths[i]`` numbered rows."""
-    sums, offsets = np.zeros((len(lengths), table.shape[1]), np.float32), offsets_of(lengths)
-    if use_numpy(len(numbers) * table.shape[1]):
-        for k in range(int(lengths.max(initial=0))):  # in the order of `_add_rows`: the same bits
-            longer = np.flatnonzero(lengths > k)
-            sums[longer] += table[numbers[offsets[longer] + k]]
-        return sums
-    step = -(-len(lengths) // (4 * n_threads()))
-    firsts = range(0, len(lengths), max(step, 64))
-    run(lambda a: _add_rows(a, min(a + firsts.step, len(lengths)), offsets, numbers, table, sums), firsts)
-    return sums
-
-
-@njit(nogil=True, cache=True)
-def _add_rows(first, last, offsets, numbers, table, sums):
-    for i in range(first, last):
-        for k in range(offsets[i], offsets[i + 1]):
-            row = numbers[k]
-            for j in range(table.shape[1]):
-                sums[i, j] += table[row, j]
+    ones, shape = np.ones(len(numbers), np.float32), (len(lengths), len(table))
+    return np.asarray(scipy.sparse.csr_array((ones, numbers, offsets_of(lengths)), shape) @ table)
 
 
 def _digest(*parts: Any) -> str:
@@ -261,8 +246,7 @@ def library_of(name: str) -> Any:
 class VectorCache:
     """Vectors by text, in memory, and in a file if there is a path.
 
-    The file has records of a digest of the text, a digest of the record and the vector. Damaged records are
-    ignored, and the older half is dropped beyond `MOST_BYTES`. A file that cannot be written is left alone.
+    Damaged records of it are ignored. Beyond `MOST_BYTES` the older half of the vectors is dropped.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -270,11 +254,15 @@ class VectorCache:
         self._vectors: dict[bytes, Floats32] = {}
         with suppress(OSError):
             data = b"" if path is None else path.read_bytes()
-            if data[: len(_MAGIC)] == _MAGIC and len(data) >= _HEAD:
-                rows = np.frombuffer(data, *_records(data))
-                keys = [row.tobytes() for row in rows["key"]]
-                pairs = zip(keys, rows["check"].tolist(), rows["vector"], strict=True)
-                self._vectors = {key: v for key, check, v in pairs if check == _check(key, v)}
+            size = _RECORD + 4 * int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
+            for at in range(_HEAD, len(data) - size + 1, size) if data[: len(_MAGIC)] == _MAGIC else ():
+                key, check, vector = (
+                    data[at : at + 16],
+                    data[at + 16 : at + _RECORD],
+                    data[at + _RECORD : at + size],
+                )
+                if check == bytes.fromhex(_digest(key, vector)):
+                    self._vectors[key] = np.frombuffer(vector, np.float32)
 
     def known(self, texts: Sequence[str]) -> dict[str, Floats32]:
         """The vectors of those texts that are in the cache."""
@@ -283,47 +271,34 @@ class VectorCache:
 
     def add(self, texts: Sequence[str], vectors: Floats32) -> None:
         """Keep vectors; a later process finds them even if this process is killed."""
-        keys = list(map(_key, texts))
-        self._vectors.update(zip(keys, vectors, strict=True))
+        added = dict(zip(map(_key, texts), vectors, strict=True))
+        self._vectors |= added
         if len(self._vectors) * vectors[0].nbytes > MOST_BYTES:
             self._vectors = dict(list(self._vectors.items())[len(self._vectors) // 2 :])
         if self._path is None:
             return
-        head = _MAGIC + vectors.shape[1].to_bytes(8, "little")
-        rows = np.zeros(len(keys), _records(head)[0])
-        rows["key"], rows["vector"] = np.array(keys, "V16"), vectors
-        rows["check"] = [_check(key, vector) for key, vector in zip(keys, vectors, strict=True)]
+        head, size = _MAGIC + vectors.shape[1].to_bytes(8, "little"), _RECORD + vectors[0].nbytes
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.touch(0o600)
             with self._path.open("r+b") as stream:
                 if try_lock(stream.fileno()):
                     # Append after the last whole record; a file with another header is written anew.
-                    same, size = stream.read(len(head)) == head, rows.dtype.itemsize
+                    same = stream.read(len(head)) == head
                     n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
                     if n * size > MOST_BYTES:
-                        stream.seek(len(head) + n // 2 * size)
-                        rest = np.frombuffer(stream.read((n - n // 2) * size), rows.dtype)
-                        rows, n = np.append(rest, rows), 0
+                        added, n = self._vectors, 0
                     stream.seek(0)
                     stream.write(head)
                     stream.truncate(stream.seek(len(head) + n * size))
-                    stream.write(rows.tobytes())
-
-
-def _records(data: bytes) -> tuple[Any, int, int]:
-    """Type of the records of a file, their number, and their place."""
-    d = int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
-    dtype = np.dtype([("key", "V16"), ("check", "<u8"), ("vector", "<f4", (min(d, 1 << 20),))])
-    return dtype, max(0, len(data) - _HEAD) // dtype.itemsize, _HEAD
+                    parts = ((key, vector.tobytes()) for key, vector in added.items())
+                    stream.write(
+                        b"".join(key + bytes.fromhex(_digest(key, vector)) + vector for key, vector in parts)
+                    )
 
 
 def _key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _check(key: bytes, vector: Floats32) -> int:
-    return int.from_bytes(blake2b(key + vector.tobytes(), digest_size=8).digest(), "little")
 
 
 class BatchEncoder(TextEncoder):
@@ -396,9 +371,9 @@ class FunctionEncoder(BatchEncoder):
 class FolderEncoder(BatchEncoder):
     """An encoder of a library, which opens the files of a folder when it is first used."""
 
-    def __init__(self, folder: Path, name: str, reference: str) -> None:
-        super().__init__(name, folder_digest(folder), reference)
-        self.folder = str(folder)
+    def __init__(self, folder: Path, name: str, reference: str, file: str = "") -> None:
+        super().__init__(name, folder_digest(folder, file), reference)
+        self.folder, self.file = str(folder), file
         self._stamp: tuple[object, ...] = ()  #: When the digest was compared last
 
     def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
@@ -406,7 +381,7 @@ class FolderEncoder(BatchEncoder):
         (vectors, cut), folder = super()._computed(batch), Path(self.folder)
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         if (stamp := _stamp(folder, self.reference)) != self._stamp:
-            if folder_digest(folder) != self.digest:
+            if folder_digest(folder, self.file) != self.digest:
                 raise InputError(f"the files of the encoder {self.name} have changed; start again")
             self._stamp = stamp
         return (vectors / np.maximum(lengths, 1e-300)).astype(np.float32), cut
@@ -427,18 +402,22 @@ class SentenceEncoder(FolderEncoder):
 
 
 class OnnxEncoder(FolderEncoder):
-    """A folder with model.onnx and tokenizer.json: mean of the last hidden states over the tokens."""
+    """A folder with tokenizer.json and a model: its file, window (0: unknown), and if states are averaged."""
+
+    def __init__(self, folder: Path, name: str, reference: str, model: tuple[str, int, bool]) -> None:
+        super().__init__(folder, name, reference, model[0])
+        _, self.window, self.mean = model
 
     @cached_property
     def _parts(self) -> tuple[Any, int, Any]:
         """Tokenizer, largest number of tokens, and session of the model."""
         state = tokenizer_state(_file_content(Path(self.folder)), special=True)
         tokenizer = library_of("tokenizers").Tokenizer.from_str(json.dumps(state))
-        window = (tokenizer.truncation or {}).get("max_length", WINDOW)
+        window = self.window or (tokenizer.truncation or {}).get("max_length", WINDOW)
         tokenizer.enable_padding(**(tokenizer.padding or {}) | {"length": None, "pad_to_multiple_of": None})
         runtime = library_of("onnxruntime")
         providers = runtime.get_available_providers()
-        return tokenizer, window, runtime.InferenceSession(f"{self.folder}/model.onnx", providers=providers)
+        return tokenizer, window, runtime.InferenceSession(f"{self.folder}/{self.file}", providers=providers)
 
     def compute(self, texts: list[str]) -> tuple[Any, int]:
         tokenizer, window, session = self._parts
@@ -451,8 +430,9 @@ class OnnxEncoder(FolderEncoder):
             "token_type_ids": np.zeros_like(mask),
         }
         states = session.run(None, {node.name: inputs[node.name] for node in session.get_inputs()})[0]
+        shares = mask if self.mean else np.eye(1, mask.shape[1], dtype=np.int64)
         if states.ndim == 3:
-            states = (states * mask[..., None]).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)[:, None]
+            states = (states * shares[..., None]).sum(axis=1) / np.maximum(shares.sum(axis=1), 1)[:, None]
         # `Encoding.overflowing` would tell, but is empty in some versions of tokenizers, such as 0.23.1.
         tokenizer.no_truncation()
         full = [text for text, size in zip(texts, mask.sum(axis=1), strict=True) if size >= window]
@@ -544,9 +524,11 @@ def _load_folder(path: Path, stamp: tuple[object, ...], name: str, reference: st
                 if names & {"embeddings", "embedding.weight"}:
                     return _static_of(place, name)
         if (path / "model.onnx").is_file():
-            return OnnxEncoder(path, name, reference)
+            return OnnxEncoder(path, name, reference, ("model.onnx", 0, True))
         if (path / "modules.json").is_file():
-            return SentenceEncoder(path, name, reference)
+            model = _onnx_of(path)
+            parts = path, name, reference
+            return SentenceEncoder(*parts) if model is None else OnnxEncoder(*parts, model)
     except (OSError, SafetensorError, ValueError, TypeError, KeyError, IndexError) as error:
         if isinstance(error, InputError):
             raise
@@ -555,6 +537,24 @@ def _load_folder(path: Path, stamp: tuple[object, ...], name: str, reference: st
         f"{reference} is no encoder: it has neither model.safetensors of model2vec, nor model.onnx, nor "
         "modules.json of sentence-transformers"
     )
+
+
+def _onnx_of(folder: Path) -> tuple[str, int, bool] | None:
+    """File, window and pooling of a folder of sentence-transformers whose vectors need no PyTorch."""
+    names = ("modules", "sentence_bert_config", "config_sentence_transformers", "1_Pooling/config")
+    with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
+        modules, own, prompts, pooling = (
+            unambiguous_json((folder / f"{x}.json").read_bytes()) for x in names
+        )
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
+        mean = _MEANS[*(way for way, used in pooling.items() if way[:13] == "pooling_mode_" and used)]
+        files = [f"onnx/{file}" for file in ONNX_FILES if (folder / "onnx" / file).is_file()]
+        tokenizer_state(_file_content(folder), special=True)
+        other = modules[0]["path"] or own.get("do_lower_case") or prompts.get("default_prompt_name")
+        usual = kinds[:2] == ["Transformer", "Pooling"] and {*kinds[2:]} <= {"Normalize"} and not other
+        if usual and find_spec("onnxruntime"):
+            return files[0], int(own["max_seq_length"]), mean
+    return None
 
 
 def _static_of(folder: Path, name: str) -> StaticEncoder:
@@ -597,11 +597,11 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def folder_digest(folder: Path) -> str:
-    """Digest of the places and contents of files, and of the form of vectors."""
+def folder_digest(folder: Path, used: str = "") -> str:
+    """Digest of the places and contents of files, of the form of vectors, and of the file that is used."""
     files = [(path.relative_to(folder).as_posix(), path) for path in _files(folder)]
     lines = [f"{place}\0{_digest(path.read_bytes())}" for place, path in files if not _IGNORED.search(place)]
-    return _digest(b"length 1", *map(str.encode, lines))
+    return _digest(b"length 1", *map(str.encode, [*lines, used]))
 
 
 # Tokenizers: only components whose work is bounded, so that no tokenizer.json ends the process.
