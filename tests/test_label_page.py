@@ -180,43 +180,6 @@ def test_a_text_is_shown_before_its_guess(session, monkeypatch):
     assert not session.show(1, "random")["text"]["guessed"]
 
 
-def test_undo_change_unsure_and_copies(session):
-    path = session.journal.path
-    session.answer(0, 0, "spam")
-    session.answer(1, 0, None)
-    assert labels_in(path) == {"t0": "spam", "t2": "spam"}
-    session.answer(1, 1, "ham")
-    assert labels_in(path) == {"t0": "spam", "t2": "spam", "t1": "ham"}
-    session.answer(0, 1, "ham")  # and its copy
-    assert labels_in(path) == {"t0": "ham", "t2": "ham", "t1": "ham"}
-    assert session.separate(0)["separated"] == 1
-    assert labels_in(path) == {"t0": "ham", "t1": "ham"}
-    undone = session.undo(session.journal.events)
-    assert (undone["text"]["id"], undone["text"]["label"]) == ("t0", "spam")
-    assert labels_in(path) == {"t1": "ham", "t0": "spam"}
-    undone = session.undo(session.journal.events)
-    assert (undone["text"]["id"], undone["text"]["answered"], undone["text"]["label"]) == ("t1", True, None)
-    assert [each["text"] for each in session.overview()["history"]] == ["lunch at noon", "win cash now"]
-    for left in ({"t0": "spam"}, {}):  # the unsure answer, then the first
-        session.undo(session.journal.events)
-        assert labels_in(path) == left
-    with pytest.raises(InputError, match="nothing to undo"):
-        session.undo(session.journal.events)
-
-
-def test_undo_of_a_correction_brings_the_earlier_label_back(session):
-    session.answer(0, 0, "spam")
-    session.answer(1, 0, "ham")
-    session.answer(0, 1, "ham")
-    assert session.undo(session.journal.events)["text"]["label"] == "spam"
-    assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam", "t1": "ham"}
-    assert session.learner.labelled == {0: "spam", 1: "ham", 2: "spam"}
-    again, learner = reopened(session)
-    assert {index: label for index, label, _ in learner.restored} == {0: "spam", 1: "ham", 2: "spam"}
-    assert again.undo(again.journal.events)["text"]["id"] == "t1"  # the latest answer
-    again.journal.close()
-
-
 def test_each_separated_copy_is_answered_by_itself(tmp_path):
     corpus = corpus_of(["win cash", "win a prize", "win it", "noon"])
     session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), InOrder(corpus))
@@ -248,26 +211,6 @@ def test_skipped_texts_come_last(session):
     shown += [session.skip(index)["text"]["index"] for index in range(4)]
     assert shown == [0, 1, 2, 3, 4]
     assert session.skip(4)["text"]["index"] == 0
-
-
-def test_undo_brings_skipped_texts_back_first(session):
-    session.answer(0, 0, "spam")
-    assert session.skip(1)["text"]["index"] == 3
-    assert session.skip(3)["text"]["index"] == 4
-    session.skip(4)  # the last: all come again
-    for index in (4, 3, 1):
-        undone = session.undo(session.journal.events)
-        assert (undone["text"]["index"], undone["skipped"]) == (index, True)
-    assert labels_in(session.journal.path) == {"t0": "spam", "t2": "spam"}
-    session.skip(1)
-    session.answer(3, 0, "ham")
-    undone = session.undo(session.journal.events)
-    assert (undone["text"]["index"], undone["skipped"]) == (3, False)
-    session.undo(session.journal.events)
-    assert not session.overview()["undo"]
-    session.skip(1)
-    assert session.overview()["undo"]
-    assert session.undo(session.journal.events)["text"]["index"] == 1
 
 
 def test_a_label_without_texts_can_be_removed(session):

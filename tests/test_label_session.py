@@ -256,20 +256,6 @@ def test_agreement_is_of_drawn_texts_and_first_labels(tmp_path):
     assert again(session).agreement()["equal"] == before["equal"]
 
 
-def test_undo_is_of_a_person(tmp_path):
-    session = started(tmp_path, shared=0)
-    say(session, "anna", "spam", 0)
-    before = session.overview("anna")["events"]
-    say(session, "ben", "ham", 1)
-    say(session, "ben", "ham", 0)
-    undone = session.undo(before, "anna")  # although ben has answered meanwhile
-    assert undone["text"]["index"] == 0
-    assert {name: row["label"] for name, row in rows_of(session).items()} == {"t0": "ham", "t1": "ham"}
-    with pytest.raises(InputError, match="nothing to undo"):
-        session.undo(session.journal.events, "anna")
-    assert again(session).journal.answers_of_people("t0").keys() == {"ben"}
-
-
 def test_no_request_waits_for_a_training(tmp_path, monkeypatch):
     texts, threads = [f"{'cash' if i % 2 else 'noon'} {i}x" for i in range(20)], set()
     corpus, refresh = corpus_of(texts), Learner.refresh

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.optimize import curve_fit
-from test_label_page import ONE, corpus_of
+from test_label_page import ONE, InOrder, corpus_of, labels_in
 
+from textsvm import InputError
 from textsvm.apps.label import session as label_session
 from textsvm.apps.label.files import Journal
 from textsvm.apps.label.learner import Learner, _left_out
@@ -210,3 +211,61 @@ def test_the_answer_that_counts_is_that_of_most_people_or_the_decision(tmp_path)
         assert session.journal.answers[name].label == expected
     assert 0 < len(decided) < 8
     session.journal.close()
+
+
+@pytest.mark.parametrize("people", [[None], ["anna", "ben"]])
+@pytest.mark.parametrize("seed", range(4))
+def test_each_undo_takes_back_what_a_person_did_last_and_nothing_else(people, seed, tmp_path):
+    """Answers with their copies, corrections, unsure answers and skips; separated copies stay separated."""
+    draw, corpus = random.Random(seed), corpus_of(["win cash", "noon", "win a prize", "win it", "see", "tea"])
+    session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), InOrder(corpus), 0)
+    done = {by: [] for by in people}  # the text, the answers before (None: it was skipped), events
+
+    def answers(by, session=session):
+        return {name: (entry.label, entry.copy_of) for name, (_, entry) in session.journal.own[by].items()}
+
+    def undo(by, session=session):
+        index, before, events = done[by].pop()
+        others = {other: answers(other, session) for other in people if other != by}
+        undone = session.undo(draw.choice([events, session.journal.events]), by)
+        assert (undone["text"]["index"], undone["skipped"]) == (index, before is None)
+        assert before is None or answers(by, session) == before
+        assert {other: answers(other, session) for other in others} == others
+        assert undone["text"]["label"] == answers(by, session).get(f"t{index}", (None,))[0]
+        if by is before is None:
+            assert session.next()["text"]["index"] <= index
+
+    for _ in range(60):
+        by, index, step = draw.choice(people), draw.randrange(6), draw.random()
+        before, answered = answers(by), f"t{index}" in answers(by)
+        if step < 0.2 and not answered:
+            session.skip(index, by)
+            done[by].append((index, None, session.journal.events))
+        elif step < 0.35 and answered:
+            session.separate(index, by)
+            gone = {name for name, (_, copy_of) in before.items() if copy_of == f"t{index}"}
+            assert answers(by) == {name: before[name] for name in before if name not in gone}
+            acts = [act for act in done[by] if act[1] is not None]
+            done[by] = [(i, {n: old[n] for n in old if n not in gone}, events) for i, old, events in acts]
+        elif step < 0.6 and done[by]:
+            undo(by)
+        elif step >= 0.6:
+            seen = session.show(index, by=by)["text"]["seen"]
+            session.answer(index, seen, draw.choice(["spam", "ham", None]), by)
+            acts = [act for act in done[by] if act[1] is not None]  # skips before an answer are final
+            done[by] = [*acts, (index, before, session.journal.events)]
+        assert session.overview(by)["undo"] == bool(done[by])
+        if by is None:
+            labels = {name: label for name, (label, _) in answers(by).items()}
+            assert session.learner.labelled == {int(name[1:]): label for name, label in labels.items()}
+            assert labels_in(session.journal.path) == {n: label for n, label in labels.items() if label}
+    session.journal.close()
+    again = Session(corpus, Journal(session.journal.path, ONE), InOrder(corpus), 0)
+    assert [answers(by, again) for by in people] == [answers(by) for by in people]
+    for by in people:
+        done[by] = [act for act in done[by] if act[1] is not None]  # skips end with the session
+        while done[by]:
+            undo(by, again)
+        with pytest.raises(InputError, match="nothing to undo"):
+            again.undo(again.journal.events, by)
+    again.journal.close()
