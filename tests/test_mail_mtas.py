@@ -560,6 +560,8 @@ def check_and_remove(way, machine, folder, anna):
     maildir = machine.path("/home/ben/Maildir")
     n_read = len([*maildir.rglob("*:2,*S")])
     assert (n_spam - 1, n_ham) == (len([*maildir.glob(".Junk/cur/*")]), n_read)  # one was learnt meanwhile
+    if way is by_maildrop:
+        machine.run(re.search(r"With maildrop first `([^`]+)`", PAGE)[1])
     machine.run((recipe("remove-dovecot") if way in (by_lmtp, by_dovecot) else "") + recipe("remove"))
     left = machine.run(
         "find /etc /opt /usr/local /var/lib /var/spool/postfix/textsvm -name '*textsvm*' || true; "
@@ -567,8 +569,6 @@ def check_and_remove(way, machine, folder, anna):
     ).lower()
     assert "textsvm" not in left.replace(str(folder), "")
     n = len(anna.mails())
-    if way is by_maildrop:
-        machine.run("postconf -X mailbox_command; systemctl restart postfix.service")
     machine.run(f"swaks --silent 2 --server 127.0.0.1 --to anna@example.org --data @{folder}/mails/0")
     until(lambda: anna.delivered() and len(anna.mails()) == n + 1, 60)
 

@@ -38,7 +38,7 @@ class Program(NamedTuple):
 SPAMD = "mail.md#spamc-exim-replacing-spamassassins-spamd"
 PROGRAMS = [Program(*row) for row in (
     ("Postfix", "/usr/sbin/postconf -d -h mail_version", "[milter, SMTP filter, script](mail.md#postfix)",
-     ("test_mail_mtas::test_a_new_machine", "test_mail_mtas::test_postfix")),
+     ("test_mail_mtas::test_a_new_machine", "test_mail_mtas::test_postfix", "test_mail_mtas::test_outgoing")),
     ("Exim", "exim4 -bV", f"[spamd's protocol]({SPAMD})", ("test_mail_mtas::test_exim",)),
     ("Dovecot", "dovecot --version", "[LMTP, Sieve, learning by moving](mail.md#dovecot-sieve)",
      ("test_mail_mtas::test_a_new_machine_learns", "test_mail_mtas::test_a_new_machine_filters[by_dovecot]",
