@@ -96,6 +96,16 @@ def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(mo
     assert model.seconds_.keys() == {"check", "encode", "plan", "gram", "solve", "calibrate", "assemble"}
 
 
+def test_decision_values_are_those_before_calibration():
+    """So their sign may name another class than `predict`, which takes the most probable."""
+    X, _ = texts(N, seed=3)
+    y = np.arange(N) % 5 == 0
+    model = CalibratedSVC(SVC(Spectrum(2), C=0.1)).fit(X, y)
+    values, probabilities = model.decision_function(X), model.predict_proba(X)
+    np.testing.assert_array_equal(values, model.estimator_.decision_function(X))
+    assert (model.predict(X) == model.classes_[probabilities.argmax(1)]).all()
+
+
 def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypatch):
     documents, y = texts(60, seed=1)
     kernel = Spectrum((1, 3), weight="log", idf=True)

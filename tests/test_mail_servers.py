@@ -115,9 +115,25 @@ def test_what_the_next_server_refuses_is_refused(between):
     line, next, _ = between
     lmtp = isinstance(line, smtplib.LMTP)
     assert data_answers(line, ["b@example.org"], b"Subject: full\r\n\r\n") == [452]
+    assert data_answers(line, ["nobody@example.org"], crlf(HAM)) == [550]
     found = data_answers(line, ["b@example.org", "nobody@example.org"], crlf(HAM))
-    assert found == ([250, 550] if lmtp else [550])
+    assert found == ([250, 550] if lmtp else [250])
     assert len(next.kept) == 1
+
+
+def test_smtp_takes_one_recipient_for_each_message(between):
+    """It has one answer: after a refusal, those who have it would get it again, or the sender a bounce."""
+    line, next, _ = between
+    if isinstance(line, smtplib.LMTP):
+        assert data_answers(line, ["b@example.org", "c@example.org"], crlf(HAM)) == [250, 250]
+        assert [kept[1] for kept in next.kept] == [["b@example.org"], ["c@example.org"]]
+        return
+    refused = line.sendmail("a@example.org", ["b@example.org", "c@example.org"], crlf(HAM))
+    assert [*refused] == ["c@example.org"]
+    assert refused["c@example.org"][0] == 452
+    assert [kept[1] for kept in next.kept] == [["b@example.org"]]
+    assert line.sendmail("a@example.org", [*refused], crlf(HAM)) == {}
+    assert [kept[1] for kept in next.kept] == [["b@example.org"], ["c@example.org"]]
 
 
 def test_nothing_is_taken_that_cannot_be_handed_on(between):
@@ -438,6 +454,29 @@ def test_a_milter_answers_about_the_message_in_progress_before_it_ends(tmp_path)
         for mta in (busy, idle):
             mta.line.close()
     assert connection_refused(path)
+
+
+def test_a_milter_that_ends_leaves_the_socket_of_the_next(tmp_path):
+    """At a restart the next server may listen while the last answers about the message in progress."""
+    path = str(tmp_path / "milter")
+    with toy(tmp_path / "socket", f"milter={path}") as last, ThreadPoolExecutor() as pool:
+        until(lambda: not connection_refused(path))
+        busy = Mta(path)
+        busy.connect()
+        busy.send(b"L", b"Subject\0offer\0")
+        time.sleep(0.2)
+        last.terminate()
+        until(lambda: not os.path.exists(path))
+        with toy(tmp_path / "next", f"milter={path}"):
+            until(lambda: not connection_refused(path))
+            answer = pool.submit(busy.message, [(b"Subject", b"offer")], b"Cheap pills\r\n")
+            assert [kind for kind, _ in answer.result(20)[0]] == [b"h", b"h"]
+            assert last.wait(20) == 0
+            mta = Mta(path)
+            mta.connect()
+            assert mta.message([(b"Subject", b"offer")], b"Cheap pills\r\n")[1] == b"a"
+            mta.line.close()
+        busy.line.close()
 
 
 def test_a_milter_takes_the_socket_of_a_dead_server_and_of_no_other(mta, tmp_path):

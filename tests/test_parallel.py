@@ -10,6 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
+from textsvm import SVC, CalibratedSVC, OneClassSVM
 from textsvm.runtime import parallel
 
 
@@ -137,6 +138,26 @@ def test_progress_of_a_part_and_of_a_stage():
     parallel.of_stage(lambda *at: seen.append(at), "gram")(1, 2)
     assert seen == [(3.5, 10), (5, 10), ("gram", 1, 2)]
     assert parallel.part(None, 0, 1, 2) is parallel.of_stage(None, "gram") is None
+
+
+@pytest.mark.parametrize("letter", ["e", "é"])
+@pytest.mark.parametrize("estimator", [SVC, CalibratedSVC, OneClassSVM], ids=lambda kind: kind.__name__)
+def test_each_stage_of_a_training_ends_at_its_total(estimator, letter):
+    """Also where a part has no work: the folded case of ASCII texts, a term of the kernel in the cache."""
+    texts = [f"{word} {i} Hollo".replace("e", letter) for i in range(15) for word in ("Apple", "red pears")]
+    stages = {}
+
+    def note(stage, done, total):
+        stages[stage] = done / total
+
+    model = estimator()
+    targets = () if estimator is OneClassSVM else ([0, 1] * 15,)
+    model.fit(texts, *targets, progress=note)
+    assert {"encode", "gram", "solve"} <= stages.keys()
+    assert all(share == pytest.approx(1) for share in stages.values()), stages
+    stages.clear()
+    model.predict(texts, progress=note)
+    assert all(share == pytest.approx(1) for share in stages.values()), stages
 
 
 def test_arrays_of_the_work_are_free_when_it_is_done():

@@ -28,6 +28,9 @@ from textsvm.training.online import OnlineLearner
 class CalibratedSVC(ClassifierMixin, KernelEstimator):
     """Classifier of texts with calibrated probabilities.
 
+    `predict` takes the most probable class. `decision_function` has the values before calibration, whose sign
+    or largest value may name another class.
+
     Parameters
     ----------
     estimator : SVC, optional

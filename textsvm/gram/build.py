@@ -357,6 +357,8 @@ class TermGrams(_MatricesInMemory):
         for number, (weight, term) in enumerate(kernel.structure.terms):
             step = part_of(progress, number, 1, len(kernel.structure.terms))
             values, cached = self._values(term, train, step)
+            if step is not None:  # a term of the cache has no work
+                step(1, 1)
             total = _added(total, values, weight, reuse=not cached)
             del values
         # Terms of weight 0 have no Gram but are saved with the others.

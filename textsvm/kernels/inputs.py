@@ -367,6 +367,8 @@ def encode_texts(
         alphabet = None if base is None or plain not in views else base.of(plain).alphabet
         if characters and form.normalise != "none" and all(map(str.isascii, texts)):
             characters[case] = without_case(characters[True], alphabet)
+            if progress is not None:
+                progress((number + 1) * n, steps * n)
             continue
         reading = Reading(normal_form(form.normalise, form.punctuation, case), form.max_length)
         step = part(progress, number * n, n, steps * n)

@@ -118,19 +118,26 @@ class _SmtpHandler:
         self.n_open = 0  #: Messages without an answer; aiosmtpd writes it in the step in which it is returned
         self.ends = False  #: Whether further messages are refused
 
+    async def handle_RCPT(
+        self, server: SmtpServer, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        """Take a recipient: by SMTP one for each message, which has a single answer."""
+        if envelope.rcpt_tos and not self._lmtp:
+            return "452 4.5.3 one recipient for each message"
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 OK"
+
     async def handle_DATA(self, server: SmtpServer, session: Session, envelope: Envelope) -> str:
         """Decide on a message and hand it on; return the answers for its sender."""
         assert isinstance(envelope.content, bytes)
-        # LMTP has an answer for each recipient, SMTP a single answer.
-        groups = [[name] for name in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
         self.n_open += 1
         try:
             if self.ends:
                 raise Refused(0, "the server ends")
             data = marked(envelope.content, await self._server.classify(envelope.content))
-            answers = [await asyncio.to_thread(self._send, envelope, group, data) for group in groups]
+            answers = [await asyncio.to_thread(self._send, envelope, to, data) for to in envelope.rcpt_tos]
         except Refused as error:
-            answers = [_LATER.format(ascii_line(error))] * len(groups)
+            answers = [_LATER.format(ascii_line(error))] * len(envelope.rcpt_tos)
         finally:
             self.n_open -= 1
         for answer in dict.fromkeys(answers):
@@ -138,24 +145,21 @@ class _SmtpHandler:
                 self._server.log_message(envelope.content, f"sent back: {answer}")
         return "\r\n".join(answers)
 
-    def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
+    def _send(self, envelope: Envelope, recipient: str, data: bytes) -> str:
         """Send the message to the next server; the answer for its sender."""
         options = [option for option in envelope.mail_options if not option.upper().startswith("SIZE=")]
         protocol = smtplib.LMTP if "/" in self._next or self._lmtp else smtplib.SMTP
-        refused: dict[str, tuple[int, bytes | str]]
+        text: bytes | str
         try:
             with protocol(*_host_and_port(self._next), timeout=NEXT_TIMEOUT) as connection:
-                refused = {**connection.sendmail(envelope.mail_from or "", recipients, data, options)}
+                connection.sendmail(envelope.mail_from or "", [recipient], data, options)
+                return "250 2.0.0 handed on"
         except smtplib.SMTPRecipientsRefused as error:
-            refused = {**error.recipients}
+            [(code, text)] = error.recipients.values()
         except smtplib.SMTPResponseException as error:
-            refused = {"": (error.smtp_code, error.smtp_error)}
+            code, text = error.smtp_code, error.smtp_error
         except (OSError, smtplib.SMTPException) as error:
             return _LATER.format(ascii_line(f"{self._next}: {error.strerror or error}"))
-        if not refused:
-            return "250 2.0.0 handed on"
-        # A temporary failure for all recipients if some were refused: no mail is lost, some may come twice.
-        code, text = next(iter(refused.values()))
         if isinstance(text, bytes):
             text = text.decode("ascii", "replace")
         return f"{code} {ascii_line(f'{text} ({self._next})')}"
