@@ -12,9 +12,8 @@ same in every mail of a list and would fill most of the block. ASCII letters are
 
 <w, x> with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
 beside the lessons: keys ascending, weights behind them, so that a mail of m features reads m log n of n
-entries. It is read as a whole, since a map of a file that is written over changes. The file holds the sum of
-digests of the lessons that it was computed from, and a digest of itself, checked when it is read; a missing,
-damaged or foreign file is computed again. It may be deleted at any time.
+entries. The file holds the sum of digests of the lessons that it was computed from, and a digest of itself; a
+missing, damaged or foreign file is computed again.
 
     64 bytes   "tsvmwts2", SHA-256 of the rest (32), sum of the lessons' digests (16), n (uint64)
     8 n        keys, uint64

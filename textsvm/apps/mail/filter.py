@@ -6,8 +6,7 @@ machine has no free bias, so that decision values stay comparable over time. A l
 the calibration are written in a single transaction, which is on disk when the method returns. The generation
 of the store shows lessons of other processes; they are loaded before the next lesson.
 
-JSON Lines serve to move lessons to another computer, to back them up and to inspect them. A line is a lesson,
-an object with
+A line of JSON Lines is a lesson, an object with
 
     digest   hexadecimal
     kind     "spam", "ham" or a category; a message may be in a line of either sort

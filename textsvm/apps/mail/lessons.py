@@ -4,14 +4,11 @@ A lesson is a message that the user called spam or ham, stored under its digest 
 its features, its dual coefficient, the decision before it was learnt, and the message itself unless the
 store was created without texts. A second file of the same form has lessons of categories (`categories.py`).
 
-The journal is SQLite's WAL with synchronous=FULL: readers never wait for a writer; a second writer waits.
-Tables:
+The journal is SQLite's WAL with synchronous=FULL: readers never wait for a writer. Tables:
 
     lessons   the small columns, in the order of learning, and `seals`
     bodies    with the same id: the features as arrays, the compressed message
     meta      name of the store, whether it holds texts, versions, the calibration, `counts`, `rows`, `seal`
-
-`generation` grows with every commit of lessons, so that other processes notice it.
 
 Damage is detected by digests, the first 16 bytes of SHA-256. `seals` of a lesson are four digests: [0]
 features; [1] message; [2] digest, kind, learnt, subject, sender and [0:2]; [3] id, value, score, alpha and

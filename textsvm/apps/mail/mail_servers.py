@@ -5,8 +5,7 @@ the decision in its header. A message is accepted when the next server has accep
 a temporary failure, after which the sender tries again. LMTP has an answer for each recipient.
 
 The milter marks messages in Postfix and Sendmail before they are queued. Without a decision a message is
-accepted unchanged; the setting of the mail server applies while the milter is down (Postfix:
-milter_default_action). The message is composed from its fields with the line ends of local delivery.
+accepted unchanged. It is composed from its fields with the line ends of local delivery.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ The text of a mail has these parts, a line for each item:
    attachments by name, type and size;
 4. the decoded text parts, HTML as it is displayed and before plain text.
 
-So a bounded beginning of the text below the empty line holds the fields and the tricks.
-
 Time and memory are bounded for every message. Before parsing, the pieces between possible boundaries are cut
 to `MAX_PIECE` bytes each, and to less when the total approaches `MAX_BYTES`; this keeps the tree of parts.
 Fields of more than `MAX_FIELD` characters are cut while they are parsed, because the standard library takes

@@ -151,9 +151,8 @@ class RawMessage:
     def digest(self) -> str:
         """SHA-256 in hexadecimal of the message without the changes of delivery and mail programs.
 
-        Ignored: fields in `DELIVERY` and `DELIVERY_PREFIXES`, the "From " line of an mbox, case of field
-        names, folding and other runs of blanks in fields, CR LF or LF, empty lines at the end, and the
-        quoting of "From " as ">From " or ">>From ".
+        Ignored: fields in `DELIVERY` and `DELIVERY_PREFIXES`, the "From " line of an mbox and its quoting,
+        case of field names, runs of blanks in fields, CR LF or LF, and empty lines at the end.
         """
         if self._digest:
             return self._digest

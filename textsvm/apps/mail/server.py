@@ -83,6 +83,7 @@ REFRESH = 0.5  #: Seconds between updates of the model that decides, while lesso
 #: Increments of `nice`, by the name of the threads; small messages have none.
 PRIORITIES = {"medium": 5, "large": 10, "learn": 5}
 _ADDRESS = re.compile(r"[^\s<>:]+@[^\s<>:]+")
+_RUNNING = "a server listens at {} already; stop it first, or give another path"
 _TOO_MANY = "too many large messages at once; try again"
 _connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 
@@ -204,13 +205,6 @@ class Server:
         except (OSError, EOFError, asyncio.CancelledError) as error:
             error.__traceback__ = None  # its frames hold the answer
 
-    def _reserve(self, client: _Client, size: int) -> None:
-        """Count bytes of a message; large messages only while there is room."""
-        if client.size + size > SMALL and self._held + size > MAX_HELD:
-            raise spamd.Refused(spamd.EX_TEMPFAIL, _TOO_MANY)
-        client.size += size
-        self._held += size
-
     def _release(self, client: _Client) -> None:
         self._held -= client.size
         client.size, client.message = 0, BytesIO()
@@ -235,7 +229,10 @@ class Server:
                 break
             if size + len(part) > spamd.LARGEST:
                 raise spamd.Refused(spamd.EX_DATAERR, f"(a message of more than {spamd.LARGEST} bytes)")
-            self._reserve(client, len(part))
+            if size + len(part) > SMALL and self._held + len(part) > MAX_HELD:
+                raise spamd.Refused(spamd.EX_TEMPFAIL, _TOO_MANY)
+            client.size += len(part)
+            self._held += len(part)
             client.message.write(part)
         if request.length not in (None, size):
             reason = f"(Content-Length mismatch: Expected {request.length} bytes, got {size} bytes)"
@@ -533,7 +530,7 @@ def listen(path: Path) -> socket.socket:
         create_file(f"{path}.lock")
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CLOEXEC)
         if not try_lock(lock):
-            raise _already_running(path)
+            raise InputError(_RUNNING.format(path))
         clear_socket(path)
         listener, mask = socket.socket(socket.AF_UNIX), os.umask(0o177)
         try:
@@ -564,11 +561,7 @@ def clear_socket(path: Path) -> None:
             return
         except OSError:
             pass
-    raise _already_running(path)
-
-
-def _already_running(path: Path) -> InputError:
-    return InputError(f"a server listens at {path} already; stop it first, or give another path")
+    raise InputError(_RUNNING.format(path))
 
 
 def listen_tcp(port: int) -> socket.socket:

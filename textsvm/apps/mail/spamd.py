@@ -1,8 +1,7 @@
 """The protocol of SpamAssassin's spamd, for spamc, Exim and other clients.
 
 A request is a line ``VERB SPAMC/1.5``, fields, an empty line and the message; an answer is ``SPAMD/1.1 0
-EX_OK``, fields, an empty line and the body (SpamAssassin's spamd/PROTOCOL). Version 1.0 has no fields, and a
-PING before 1.5 neither.
+EX_OK``, fields, an empty line and the body (SpamAssassin's spamd/PROTOCOL).
 
 Scores are in SpamAssassin's units, in which evidence adds up, 0 is neutral and the threshold of spam is 5:
 ``5 logit P(spam) / logit 0.99``.
