@@ -564,7 +564,7 @@ def check_and_remove(way, machine, folder, anna):
         machine.run(re.search(r"With maildrop first `([^`]+)`", PAGE)[1])
     machine.run((recipe("remove-dovecot") if way in (by_lmtp, by_dovecot) else "") + recipe("remove"))
     left = machine.run(
-        "find /etc /opt /usr/local /var/lib /var/spool/postfix/textsvm -name '*textsvm*' || true; "
+        "find /etc /opt/textsvm /usr/local /var/lib /var/spool/postfix/textsvm -name '*textsvm*' || true; "
         "postconf -n; postconf -P; postconf -M; getent passwd"
     ).lower()
     assert "textsvm" not in left.replace(str(folder), "")
