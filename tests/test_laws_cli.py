@@ -65,25 +65,6 @@ def test_confidence_of_labels_is_the_distance_to_the_nearest_threshold(tmp_path)
     assert confidence == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("command", ["cv", "train", "corpus"])
-def test_a_column_that_nobody_names_changes_nothing(command, tmp_path):
-    rows = MESSAGES[:60]
-    extra = [{"colour": f"c{i}", **row, "size": i} for i, row in enumerate(rows)]
-    figures = []
-    for name, own in (("plain", rows), ("extra", extra)):
-        (tmp_path / name).mkdir()
-        path = table(tmp_path / name / "t.csv", own)
-        options = {"cv": ["--folds", "3", *FAST], "train": ["-o", "m.textsvm", *FAST], "corpus": []}[command]
-        found = report(command, path, "--text", "text", "--label", "label", *options, cwd=tmp_path / name)
-        for key in ("seconds", "reading", "source", "columns", "kernel_matrix", "bytes"):
-            found.pop(key, None)
-        figures.append(found)
-        if command == "train":
-            texts = ["win cash now", "see you at noon"]
-            figures[-1]["decision"] = load(tmp_path / name / "m.textsvm").decision_function(texts).tolist()
-    assert figures[0] == figures[1]
-
-
 def test_what_evaluate_prints_is_what_json_and_python_have(tmp_path):
     path, model = table(tmp_path / "t.csv", MESSAGES[:120]), tmp_path / "m.textsvm"
     run("train", table(tmp_path / "old.csv", MESSAGES[120:200]), *FAST, "-o", model)

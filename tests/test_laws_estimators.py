@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from encoders import FOOD, ROAD, static_folder
 from loading import load
 from sklearn.base import clone
 from test_choice import corpus
@@ -119,13 +120,73 @@ def test_a_text_of_weight_0_is_absent(name):
     assert values(fitted, new) == pytest.approx(values(other, new), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["SVC", "SVC ovr", "SVC ovo", "SVC crammer-singer", "SVC ordered", "SVR"])
+#: Estimators whose offsets or thresholds depend on the number of texts, or that count each text once.
+BY_NUMBER = ("SVC f1_macro", "MultilabelSVC", "OnlineSVC")
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in (*BY_NUMBER, *WITH_IDF)])
 def test_weight_2_is_two_copies(name):
+    """In the same folds."""
     model, kind = ESTIMATORS[name]
     texts, targets, new = data(kind)
-    fitted = clone(model).fit(texts, targets, sample_weight=np.full(60, 2.0))
-    other = clone(model).fit(texts * 2, [*targets, *targets])
+    fold = np.arange(60) // 3 % 3
+    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
+    double = [tuple(np.concatenate([part, part + 60]) for part in pair) for pair in folds]
+    of_folds = "cv" in model.get_params()
+    fitted, other = (clone(model).set_params(**({"cv": cv} if of_folds else {})) for cv in (folds, double))
+    fitted.fit(texts, targets, sample_weight=np.full(60, 2.0))
+    other.fit(texts * 2, None if targets is None else [*targets, *targets])
     assert values(fitted, new) == pytest.approx(values(other, new), abs=1e-4)
+
+
+def with_kernel(model, kernel):
+    """A copy of an estimator with another kernel, and C where the optimum has support vectors inside."""
+    copy = clone(model)
+    part = "estimator__" if "estimator__kernel" in copy.get_params() else ""
+    copy.set_params(**{f"{part}kernel": kernel})
+    return copy.set_params(**{f"{part}C": 0.1}) if f"{part}C" in copy.get_params() else copy
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in ("OnlineSVC", *WITH_IDF)])
+def test_the_same_ending_in_another_script_changes_no_value(name):
+    """It adds a constant to a kernel of counts of characters, which a bias takes up."""
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    model = with_kernel(model, Spectrum(1, normalised=False))
+    fitted, other = clone(model).fit(texts, targets), clone(model).fit(foreign(texts), targets)
+    expected = values(fitted, new)
+    assert np.ptp(expected) > 0.5
+    assert values(other, foreign(new)) == pytest.approx(expected, abs=5e-3)
+
+
+def foreign(texts):
+    return [f"{text}жщщъы" for text in texts]
+
+
+@pytest.mark.parametrize("name", [*WITH_IDF, "OnlineSVC"])
+def test_the_same_ending_in_another_script_changes_few_labels_of_the_defaults(name):
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    fitted, other = clone(model).fit(texts, targets), clone(model).fit(foreign(texts), targets)
+    assert np.mean(np.array(fitted.predict(texts)) == np.array(other.predict(foreign(texts)))) >= 0.9
+    assert np.mean(np.array(fitted.predict(new)) == np.array(other.predict(foreign(new)))) >= 0.7
+
+
+def test_a_text_of_weight_0_is_absent_from_the_choice_of_an_encoder(tmp_path):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(FOOD if i % 2 else ROAD, 4)) for i in range(60)]
+    labels = np.where(rng.random(60) < 0.1, "road", np.where(np.arange(60) % 2, "food", "road"))
+    weight = np.where(np.arange(60) % 6 > 3, 0.0, 1.0)
+    present = np.flatnonzero(weight)
+    shuffled = np.where(weight == 0, rng.permutation(labels), labels)  # says nothing if it has no weight
+    encoder = str(static_folder(tmp_path / "e"))
+    machines = [SVC(Spectrum(2), encoder=encoder, **FIRM) for _ in range(3)]
+    for machine, own in zip(machines, (labels, shuffled), strict=False):
+        machine.fit(texts, own, sample_weight=weight)
+    machines[2].fit([texts[i] for i in present], labels[present])
+    first, second, third = (values(machine, texts[:20]) for machine in machines)
+    assert second == pytest.approx(first, abs=1e-4)
+    assert third == pytest.approx(first, abs=2e-3)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

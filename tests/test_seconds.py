@@ -8,10 +8,11 @@ import time
 import pytest
 from command import run
 
-from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, OnlineSVC, Spectrum
+from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, OnlineSVC, Spectrum, tune
 from textsvm.cli import COMMANDS
 from textsvm.cli.console import Console
 from textsvm.estimators.calibrated import _ESTIMATORS
+from textsvm.selection.search import GridSearch
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -153,3 +154,18 @@ def test_stages_of_a_command_add_up(name, device, folder, monkeypatch):
         return consoles[-1].seconds
 
     assert_they_add_up(call)
+
+
+@pytest.mark.parametrize("step", ["judge", "choose"])
+def test_judging_the_settings_of_a_search_has_a_stage(step, monkeypatch):
+    """On a card a search may take less than half a second, of which metrics are a part."""
+    original = getattr(GridSearch, step)
+
+    def slow(self, *arguments):
+        time.sleep(0.2)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(GridSearch, step, slow)
+    grid = {"kernel": [Spectrum(1), "auto"]}
+    texts, sides = [text[:80] for text in LONG[:40]], SIDES[:40]
+    assert_they_add_up(lambda: tune(SVC(device="cpu"), texts, sides, grid, cv=2).seconds)

@@ -100,16 +100,17 @@ class GridSearch:
         clock = time.perf_counter()
         for k, values in zip(members, tested.values, strict=True):
             self.judge(k, values)
+        best = self.choose(range(len(self.folds)))
         clock = lap(seconds, "score", clock)
         for k in members:
             self.seconds[k] = (clock - start) / len(members)
-        best = self.choose(range(len(self.folds)))
         if best in members:
             self.best, self.best_machines = best, tested.machines[members.index(best)]
             whole = grams.whole(progress)
             clock = lap(seconds, "gram", clock)
-            values = tested.values[members.index(best)]
-            self.best_model = self.refit(self.points[best].settings, whole, values)
+            self.best_model = self.refit(
+                settings[members.index(best)], whole, tested.values[members.index(best)]
+            )
             lap(seconds, "solve", clock)
 
     def judge(self, k: int, values: Sequence[Floats]) -> None:
@@ -127,10 +128,12 @@ class GridSearch:
         assert isinstance(settings, ClassifierSettings)
         task = FoldTask(self.target, self.weight, self.all_folds)
         values = choose_and_test(settings, examples, task, seconds, None)[0]
-        self.judge(k, values)
         clock = time.perf_counter()
+        self.judge(k, values)
+        best = self.choose(range(len(self.folds)))
+        clock = lap(seconds, "score", clock)
         self.seconds[k] = clock - start
-        if self.choose(range(len(self.folds))) == k:
+        if best == k:
             self.best, self.best_machines = k, []
             labels = labels_of(self.target)
             model = train_here(settings, examples, labels, self.weight, groups=self.target.groups)
@@ -184,9 +187,8 @@ class GridSearch:
         for k in sorted(self.tried):
             on_folds, metric = self.tried[k][: len(self.folds)], self.metric
             mean, sd = mean_and_sd(on_folds)
-            row = {"params": self.points[k].params, "mean": mean[metric], "sd": sd[metric]}
-            row |= {"folds": [values[metric] for values in on_folds], "metrics": mean}
-            rows.append(row | {"seconds": self.seconds[k]})
+            row = {"params": self.points[k].params, "mean": mean[metric], "sd": sd[metric], "metrics": mean}
+            rows.append(row | {"folds": [values[metric] for values in on_folds], "seconds": self.seconds[k]})
         return rows
 
     def nested(self) -> tuple[list[Json], list[dict[str, float]]]:
@@ -262,8 +264,7 @@ class TrialFile:
         for k in (k for k in members if self.keys[k] is not None):
             # Python floats, NaN among them
             folds = [{name: float(value) for name, value in fold.items()} for fold in self.search.tried[k]]
-            line = {"setting": self.keys[k], "seconds": self.search.seconds[k], "folds": folds}
-            text += checked_line(line)
+            text += checked_line({"setting": self.keys[k], "seconds": self.search.seconds[k], "folds": folds})
         with os_errors(f"cannot write {self.path}"):
             if self._has_begun():
                 with self.path.open("rb+") as stream:
@@ -288,16 +289,12 @@ class TrialFile:
 
 def _key(settings: Settings) -> str | None:
     """Identity of a setting; None for a kernel that cannot be compared between processes."""
-    if is_default(settings.kernel):
-        return None
-    kernel = settings.new_kernel()
-    if not kernel.structure.comparable:
+    if is_default(settings.kernel) or not (kernel := settings.new_kernel()).structure.comparable:
         return None
     parameters = settings.as_dict()
-    compute = settings.compute_options
     # Device, memory and where the kernel matrix is kept do not change results; the encoder is in the kernel.
     del parameters["device"], parameters["compute"], parameters["encoder"]
-    parameters["solver"] = compute.solver
+    parameters["solver"] = settings.compute_options.solver
     return json.dumps(to_json({**parameters, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 

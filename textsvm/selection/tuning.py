@@ -179,9 +179,8 @@ def _try_settings(
     settings = settings.on(device)
     search.points = [replace(point, settings=point.settings.on(device)) for point in search.points]
     seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
-    leaks: list[Leak] = []
+    leaks, clock = list[Leak](), time.perf_counter()
     with settings.at_work(devices.select(settings.device)):
-        clock = time.perf_counter()
         shared = encode_all(settings, search.points, examples, search.target, progress)
         clock = lap(seconds, "encode", clock)
         trials = None if resume is None else TrialFile(Path(resume), search, examples)
@@ -213,10 +212,13 @@ def _try_settings(
         else:
             for k in (k for k, point in enumerate(search.points) if is_default(point.settings.kernel)):
                 search.try_default(k, examples, seconds)
+        clock = time.perf_counter()
         best = search.choose(range(len(search.folds)))
+        clock = lap(seconds, "score", clock)
         if search.best != best:  # its results are from the file: not fitted to all documents yet
             others = set(range(len(search.points))) - {best}
             for members, grams in all_grams(settings, left(every, others, first=False)):
+                lap(seconds, "gram", clock)
                 search.run(members, grams, seconds, None)
     return leaks, seconds
 
@@ -262,8 +264,7 @@ class WholeProgress:
                 points = [search.points[m].settings for m in group.members[k]]
                 grams = len(search.all_folds) if group.kernels[k].structure.learns else 1
                 whole = group.kernels[k].cost.seconds(group.examples, group.examples) / 2
-                self.seconds.append(grams * whole)
-                self.seconds.append(solving_seconds(points, search.target, search.all_folds))
+                self.seconds += [grams * whole, solving_seconds(points, search.target, search.all_folds)]
 
     def __call__(self, stage: str, done: float, total: float) -> None:
         self.progress(stage, done, total)
