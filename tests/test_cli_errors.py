@@ -937,6 +937,8 @@ train t.csv  =>  differ only in case or spaces  =>  $labelled(*('a b', 'a  b', '
 train t.csv  =>  differ only in case or spaces  =>  $labelled(*('A > B', 'A>B', 'c'))
 train t.csv  =>  differ only in case  =>  $labelled(*('A', 'Ａ', 'b'))
 train t.csv  =>  40 documents of 2 classes.*|'nan': a class like others  =>  $labelled('nan', 'other')
+train t.csv  =>  warning: '-99', '.': a class like others  =>  $labelled('-99', '.', 'other')
+train t.csv  =>  40 documents of 3 classes: -1 14  =>  $labelled('-1', '0', '1')
 train t.csv  =>  40 documents of 2 classes.*|'NA': a class like others  =>  $labelled('NA', 'other')
 train t.csv  =>  40 documents of 2 classes.*|'None': a class like others  =>  $labelled('None', 'other')
 train t.csv  =>  40 documents of 2 classes.*|'null': a class like others  =>  $labelled('null', 'other')

@@ -268,3 +268,48 @@ def test_a_named_charset_that_makes_no_words_is_said(write, encoding, named, rig
     list(incoming_documents([path], **options, failed=print, say=heard.append))
     assert sum(re.search(sentence, line) is not None for line in heard) == 1
     assert not read_corpus(path, label="Kategorie", **{**options, "encoding": encoding}).warnings
+
+
+@pytest.mark.parametrize(
+    ("lines", "n"),
+    [
+        (["Start;Topic;Subject;What is the problem?", '"{""ImportId"":""a""}";b;c;d'], 2),
+        (["Response ID;Welches Thema?;Betreff;Was ist das Problem?;Date"], 1),
+        (["integer;string;string;string;date"], 1),
+    ],
+)
+def test_questions_of_a_survey_are_lines_of_the_header(write, lines, n):
+    """In train and in predict, whose rows without a label count as no failure."""
+    rows = [[*row, f"2024-03-{i % 28 + 1:02}"] for i, row in enumerate(TICKETS)]
+    content = (
+        joined([[*HEADER, "Date"]])
+        + "".join((line if line.count(";") == 4 else f"{line};") + "\n" for line in lines)
+        + joined(rows)
+    )
+    path, heard = write("t.csv", content), []
+    corpus = read_corpus(path, text="Betreff,Text", label="Kategorie")
+    assert len(corpus) == 40
+    assert set(corpus.labels) == {"Drucker", "Netz"}
+    assert "a further line of the header is left out: " in said(corpus)
+    options = {"text": "Betreff,Text", "keep_invalid": True}
+    batches = list(incoming_documents([path], **options, failed=print, say=heard.append))
+    assert [row.problem[-28:] for batch in batches for _, row in batch.invalid] == [
+        "a further line of the header"
+    ] * n
+    assert f"read {path}: 40 of {40 + n} rows; " in heard[-1]
+
+
+def test_a_first_row_with_a_missing_number_is_a_document(write):
+    for cell in ["n/a", "", "12"]:
+        rows = [[row[0], *row[1:], str(i)] for i, row in enumerate(TICKETS)]
+        rows[0][-1] = cell
+        path = write("t.csv", joined([[*HEADER, "Score"], *rows]))
+        assert len(read_corpus(path, text="Betreff,Text", label="Kategorie")) == 40
+
+
+def test_empty_rows_at_the_end_are_no_failures(write):
+    path = write("t.csv", joined([HEADER, *TICKETS]) + ";;;\n" * 3)
+    batches = list(incoming_documents([path], text="Betreff,Text", failed=print, keep_invalid=True))
+    assert [row.problem for batch in batches for _, row in batch.invalid] == [
+        f"line {k}: its cells are empty" for k in (42, 43, 44)
+    ]

@@ -42,6 +42,8 @@ USUAL = {
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }  # fmt: skip
+#: Names of missing values.
+MISSING = ("nan", "na", "n/a", "null", "none", "<na>")
 FEW = 10  #: Fewest rows in which some may contradict the others
 OF_NAME = "name:"  #: Beginning of a `label` that is a regular expression for the names of files
 VECTORS = "vectors"  #: Name of the column of vectors beside texts
@@ -52,7 +54,8 @@ DECIMAL = "decimal"  #: Role of the decimal mark of a table
 NEEDS_QUOTES = "a text with the delimiter in it, or a number such as 1,5, needs quotes"
 EXPORT_AGAIN = "export it again with semicolons or tabs between the cells"
 TOTALS, HEADER_AGAIN, FOOTNOTE = "a row of totals", "the header again", "a note below the table"
-NO_DOCUMENTS = (TOTALS, HEADER_AGAIN, FOOTNOTE)  #: Problems of rows that are no documents
+HEADER_LINE, EMPTY = "a further line of the header", "its cells are empty"
+NO_DOCUMENTS = (TOTALS, HEADER_AGAIN, HEADER_LINE, FOOTNOTE, EMPTY)  #: Problems of rows that are no documents
 SWAPPED = "text and label are swapped"
 _LACK = {NEEDS_QUOTES: "too few or too many fields", SWAPPED: "a class as text"}  #: Of refused rows
 #: Attributes of a corpus with a value for each document.
@@ -645,6 +648,11 @@ def number_in(cell: str) -> float | None:
     return next((float(text) for text in texts if is_number(text)), None)
 
 
+def is_value(cell: str) -> bool:
+    """Whether a cell is a number, with a decimal point or comma, or a date."""
+    return DATE.match(cell) is not None or number_in(cell) is not None
+
+
 def parse_number(value: Any, name: str, needed: bool, decimal: str = ".") -> float | None:
     """A finite number with a decimal mark; None for an empty cell unless a number is `needed`."""
     if not needed and (value is None or (isinstance(value, str) and not value.strip())):
@@ -711,7 +719,7 @@ class InvalidRows:
                 f"{first_few(lines)}): {reason}{remedy}"
             )
         for reason, places in self._left_out.items():
-            if reason in NO_DOCUMENTS:
+            if reason in NO_DOCUMENTS[:-1]:
                 self._options.warn(f"{reason} is left out: {first_few(places)}")
             else:
                 self._options.warn(*note_left_out(self._problems, self._file, total, places, reason))

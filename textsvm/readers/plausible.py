@@ -20,6 +20,7 @@ from textsvm.readers.corpus import (
     DATE,
     EXPORT_AGAIN,
     FEW,
+    HEADER_LINE,
     TOTALS,
     USUAL,
     Answers,
@@ -27,8 +28,8 @@ from textsvm.readers.corpus import (
     NumberCell,
     ReadOptions,
     is_number,
+    is_value,
     note_left_out,
-    number_in,
     renamed,
     split_label,
 )
@@ -94,10 +95,6 @@ def is_total(cell: str, alone: bool = False) -> bool:
     return match is not None and not (alone and match[1])
 
 
-def _is_value(cell: str) -> bool:
-    return DATE.match(cell) is not None or number_in(cell) is not None
-
-
 def _single(corpus: Corpus) -> list[str]:
     """Labels or numbers as texts; several labels are joined."""
     labels = corpus.labels or [*map(str, corpus.targets or ())] or [""] * len(corpus)
@@ -138,7 +135,7 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
         shortest = min(map(len, islice(texts, _HEADER_LINES, n))) if name and labels[i].istitle() else 0
         if not words & _HEADER_WORDS and len(texts[i]) >= min(shortest, _half_length(texts)):
             break
-        out[i] = "a further line of the header"
+        out[i] = HEADER_LINE
     total = any(map(is_total, [texts[last], texts[last].partition("\n")[0], labels[last]]))
     if numbers:
         whole = sum(numbers[:-1])
@@ -209,7 +206,7 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     if 10 * len(pasted) <= len(rows) or 2 * sum(labels[i] in moved for i in pasted) <= len(pasted):
         pasted.clear()
     out = [i for i, texts in shorter.items() if any(map(is_class, texts)) and not is_class(labels[i])]
-    out = max([i for i in out if not _is_value(labels[i])], pasted, key=len)
+    out = max([i for i in out if not is_value(labels[i])], pasted, key=len)
     if not out:
         return corpus
     label, text, name = _shown(labels[out[0]]), _shown(corpus.texts[out[0]]), corpus.ids[out[0]]

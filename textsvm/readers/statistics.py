@@ -10,18 +10,17 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Json
 from textsvm.readers.charsets import INVISIBLE
-from textsvm.readers.corpus import Corpus, is_number, number_in
+from textsvm.readers.corpus import MISSING, Corpus, is_number, number_in
 from textsvm.runtime.compiled import scipy
 from textsvm.text.encoding import Reading, text_chunks
 from textsvm.text.normal_form import normal_form
 
-#: Labels that may mean that there is no label.
-_NAMES_OF_MISSING = ("nan", "na", "n/a", "null", "none", "<na>")
 #: Labels that usually mean that nobody knows.
 _UNKNOWN = (
-    *_NAMES_OF_MISSING,
+    *MISSING,
     "?",
     "-",
+    ".",
     "unknown",
     "unbekannt",
     "k.a.",
@@ -102,7 +101,7 @@ def names_of_missing(corpus: Corpus) -> Counter[str]:
     columns = [corpus.texts] if corpus.columns is None else list(corpus.columns.values())
     texts = (text for column in columns if not isinstance(column, np.ndarray) for text in column)
     short = (text.strip() for text in texts if len(text) < 16)
-    return Counter(text for text in short if text.casefold() in _NAMES_OF_MISSING)
+    return Counter(text for text in short if text.casefold() in MISSING)
 
 
 def doubtful_labels(labels: Iterable[str]) -> list[str]:
@@ -117,7 +116,10 @@ def doubtful_labels(labels: Iterable[str]) -> list[str]:
             advice = "learnt as two classes; correct the labels if they are the same class"
             sentences.append(f"the labels {other!r} and {label!r} {how} and are {advice}")
             break
-    if missing := [repr(name) for name in labels if "".join(name.split()).casefold() in _UNKNOWN]:
+    names = {name: "".join(name.split()).casefold() for name in labels}
+    codes = {name for name in names if name.startswith("-") and is_number(name)}  # -99 beside words
+    codes = set() if all(map(is_number, names)) else codes
+    if missing := [repr(name) for name, bare in names.items() if bare in _UNKNOWN or name in codes]:
         sentences.append(f"{', '.join(missing)}: a class like others; a missing label is an empty cell")
     return sentences
 

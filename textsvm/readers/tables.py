@@ -25,8 +25,11 @@ from textsvm.readers import delimited
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
     DECIMAL,
+    EMPTY,
     FOOTNOTE,
     HEADER_AGAIN,
+    HEADER_LINE,
+    MISSING,
     NO_DOCUMENTS,
     SWAPPED,
     TOTALS,
@@ -41,6 +44,7 @@ from textsvm.readers.corpus import (
     Row,
     grouping,
     is_number,
+    is_value,
     parse_number,
     parse_weight,
     split_label,
@@ -283,8 +287,8 @@ class _DocumentRows:
             return SWAPPED
         names = self._roles["text"]
         if is_blank(first) and all(is_blank(text or "") for text in texts):
-            if self._options.labelled and self._table.first and not any(map(str.strip, row.values())):
-                return "it is empty"
+            if self._table.first and not any(map(str.strip, row.values())):
+                return EMPTY
             if names and all(text is None for text in texts):
                 return f"it has no {names[0]!r}"
             if names and self._needs_text:
@@ -629,12 +633,15 @@ def _table(
     names = _unique_names(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(first).items() if headed and name and count > 1}
     text = "".join(row.raw for *_, row in [*above, start]) if headed else ""
+    n_further = _n_header_lines([cells for *_, cells in peeked], names) if headed else 0
     source = TableForm(file, names, start[1] if headed else 0, text, **form)
 
     def named_rows() -> Iterator[NamedRow]:
-        for number, line, cells in rows:
+        for k, (number, line, cells) in enumerate(rows):
             row = SourceRow(cells, source, line) if form and options.keep_rows else None
-            if len(cells) == len(names):
+            if k < n_further:
+                yield number, line, InvalidRow(HEADER_LINE, row=row)
+            elif len(cells) == len(names):
                 yield number, line, row or dict(zip(names, cells, strict=True))
             else:
                 reason = f"it has {len(cells)} fields and not {len(names)}"
@@ -649,6 +656,20 @@ def _table(
     separator = form.get("delimiter")
     table = TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
     return replace(table, typed=typed)
+
+
+def _n_header_lines(rows: Sequence[Cells], names: Sequence[str]) -> int:
+    """Number of the first rows that are further lines of the header, as types or the questions of a survey.
+
+    They have Qualtrics' ids, or words in all of several columns of numbers or dates; not the header again.
+    """
+    for n, row in enumerate(rows[:2], 1):
+        if any(cell.startswith('{"ImportId"') for cell in row):
+            return n
+    if len(rows) < _ROWS_FOR_NAMES or 2 * len({*names} & {*rows[0]}) > len(names):
+        return 0
+    above = [cell for cell, *below in zip(*rows, strict=False) if all(map(is_value, below))]
+    return int(len(above) > 1 and all(_LETTER.search(x) and x.lower() not in MISSING for x in above))
 
 
 def _begin_with_names(header: Sequence[str], rows: Sequence[Cells], delimiter: str | None) -> bool:
