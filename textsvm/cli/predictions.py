@@ -179,7 +179,6 @@ class Printer:
         self._console.lap("print")
 
     def _printed(self, batches: Iterable[Corpus]) -> Iterator[Iterable[tuple[Json, Cells | None]]]:
-        """Printed values of the documents of each batch, and their cells."""
         for documents in batches:
             self._console.lap("read")
             for identifier, problem in documents.problems:

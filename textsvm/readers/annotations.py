@@ -1,10 +1,7 @@
 """Exports of annotation tools: rows with answers of annotators become rows with a label.
 
-Prodigy, Label Studio, Argilla, doccano, `textsvm label`, spaCy's `cats`, messages of chats, and tables with a
-column of annotators. Rejected and cancelled answers are left out. If several annotators answered, the label
-with the most answers counts, and texts with a tie are left out; of several labels those that more than half
-gave (`ReadOptions.annotators`). Of an annotator the last answer counts. A decision counts before that: an
-annotation of Label Studio that is ground truth and of nobody, or the label of `textsvm label`.
+docs/command_line.md says which answers count. A decision counts before them: an annotation of Label Studio
+that is ground truth and of nobody, or the label of `textsvm label`.
 """
 
 from __future__ import annotations
@@ -167,7 +164,6 @@ class _Export:
 
 
 def _votes(answers: Iterable[Annotation]) -> Counter[str]:
-    """Answers for a label less those against it."""
     votes = Counter[str]()
     for answer in answers:
         votes.update(dict.fromkeys(answer.labels, 1 if answer.verdict == ACCEPT else -1))
@@ -218,7 +214,6 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
 
 
 def _about(row: Json, name: str) -> Json:
-    """Fields that describe the text, in a member of a row."""
     return {field: value for field, value in (row.get(name) or {}).items() if field in _ABOUT}
 
 
@@ -297,7 +292,6 @@ def _chat(row: Json, messages: list[Json]) -> AnnotatedRow:
 
 
 def _content(message: Json) -> Any:
-    """The text of a message, which may be a list of parts."""
     content = message.get("content", message.get("value"))
     return "\n".join(part.get("text") or "" for part in content) if isinstance(content, list) else content
 

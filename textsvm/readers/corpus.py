@@ -516,7 +516,6 @@ def select_examples(examples: Any, indices: Sequence[int]) -> Any:
 
 
 def _encoded_values(values: Sequence[str] | Array) -> Iterator[bytes]:
-    """Texts, numbers or vectors as bytes, a value each."""
     if isinstance(values, Sequence):
         yield from (text.encode("utf-8", "surrogatepass") for text in values)
     elif isinstance(values, np.ndarray):
@@ -800,7 +799,6 @@ def printable_id(identifier: str) -> str:
 
 
 def _unique(ids: list[str], problems: Problems) -> list[str]:
-    """Number the second and later documents of an id: x, x#2, x#3."""
     names = set(ids)
     if len(names) == len(ids):
         return ids

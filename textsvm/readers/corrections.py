@@ -65,7 +65,6 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
 
 
 def _correction_keys(corpus: Corpus) -> list[str]:
-    """Digest of each document, a space, and its label."""
     names = map(str, corpus.labels or ())
     return [f"{key[:8].hex()} {name}" for key, name in zip(corpus.digests(), names, strict=True)]
 

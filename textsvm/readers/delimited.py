@@ -212,7 +212,6 @@ def _is_escaped(head: str, delimiter: str, cut: bool) -> bool:
 
 
 def _unescaped(line: str) -> str:
-    """A line with doubled quotes in place of quotes after a backslash."""
     return _ESCAPED.sub(lambda match: '""' if match[1] == '"' else match[1], line)
 
 
@@ -348,7 +347,6 @@ def read_sheets(file: File, options: ReadOptions, problems: Problems) -> tuple[l
 
 
 def _sheet(file: File, name: str, sheet: Any, cells: list[list[Any]], problems: Problems) -> Sheet:
-    """The rows of a sheet, with merged cells filled downwards."""
     top, left = sheet.start or (0, 0)
     filled = 0
     for (row, column), (last, _) in sheet.merged_cell_ranges or ():

@@ -96,7 +96,6 @@ def is_total(cell: str, alone: bool = False) -> bool:
 
 
 def _single(corpus: Corpus) -> list[str]:
-    """Labels or numbers as texts; several labels are joined."""
     labels = corpus.labels or [*map(str, corpus.targets or ())] or [""] * len(corpus)
     return [label if isinstance(label, str) else "\0".join(label) for label in labels]
 
@@ -120,7 +119,6 @@ def _half_length(texts: Iterable[str]) -> float:
 
 
 def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
-    """The corpus without further lines of the header, and rows of totals."""
     n, texts, labels, out = len(corpus), corpus.texts, _single(corpus), dict[int, str]()
     counts, last, numbers = Counter(labels), n - 1, corpus.targets
     several = [label for label, count in counts.items() if count > 1]
@@ -223,7 +221,6 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
 
 
 def _names_in(cell: str) -> list[str]:
-    """The name in a cell, and the parts of a list of names."""
     return [part.strip(" []{}()'\"").casefold() for part in (cell, *_PARTS.split(cell))]
 
 

@@ -382,7 +382,6 @@ def _is_mail(sample: Sequence[File]) -> bool:
 
 
 def _text_format(inputs: InputFiles, heads: Sequence[str], options: ReadOptions) -> str:
-    """The format of texts: a text for each line or for each file."""
     if all(map(is_lines, heads)) and not options.name_pattern:
         return "lines"
     if not inputs.single or options.name_pattern:
@@ -397,5 +396,4 @@ def _text_format(inputs: InputFiles, heads: Sequence[str], options: ReadOptions)
 
 
 def _content(files: Sequence[File]) -> list[File]:
-    """The files without files that describe the others."""
     return [file for file in files if not PurePosixPath(file.name).name.lower().startswith(_ABOUT)]

@@ -122,7 +122,6 @@ def _header_parser(
 def _with_columns(
     document: Document, options: ReadOptions, place: str, words: list[str], fields: dict[str, str]
 ) -> Document:
-    """The document with the columns that the user named."""
 
     def field(name: str | None) -> str | None:
         if name is not None and name not in fields and name.isdecimal():

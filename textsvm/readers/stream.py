@@ -210,7 +210,6 @@ class _RejoinedStream(io.RawIOBase):
 
 
 def _is_ready(stream: IO[bytes]) -> bool:
-    """Whether more of a stream can be read without waiting."""
     try:
         return bool(select.select([stream.fileno()], [], [], 0)[0])
     except (OSError, ValueError):

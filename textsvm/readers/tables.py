@@ -143,9 +143,7 @@ def read_tables(
 ) -> Iterator[Document]:
     """The rows of tables; without a format in the options, it is detected for each file.
 
-    A file named after a part (`train.csv`) is that part, unless a column says otherwise. `problems` gets rows
-    that are damaged or left out. Missing columns and invalid files raise InputError, and so do rows with too
-    few or too many fields, unless `skip_invalid` leaves them out.
+    A file named after a part (`train.csv`) is that part, unless a column says otherwise.
     """
     n_rows = 0
     for file, report in with_progress(files, progress):
@@ -227,8 +225,6 @@ NamedRow = tuple[int, int, Row | InvalidRow]  #: The same with its fields by nam
 
 
 class _DocumentRows:
-    """The documents of the rows of a table, and its invalid rows."""
-
     def __init__(
         self, file: str, table: TableRows, roles: dict[str, list[str]], options: ReadOptions,
         problems: Problems, several_files: bool, decimal: str = ".",
@@ -260,6 +256,9 @@ class _DocumentRows:
         texts = [x if type(x) is str else _string(x) for x in map(row.get, roles["text"])]
         if problem := self._problem(row, texts, place):
             return self._of_invalid(row, problem, line, identifier)
+        group = (_string(self._first(row, "group")) or "").strip() if roles["group"] else ""
+        if roles["group"] and not group:
+            raise InputError(f"{place} has no {roles['group'][0]}, and every document needs a group")
         return Document(
             (_string(self._first(row, "id")) if roles["id"] else "") or identifier,
             "\n".join([x for x in texts if x is not None]),
@@ -267,13 +266,12 @@ class _DocumentRows:
             (_string(self._first(row, "part")) if roles["part"] else self._part) or None,
             parse_number(self._first(row, "target"), f"{place}: the target", False, decimal),
             parse_weight(self._first(row, "weight"), place, decimal) if roles["weight"] else None,
-            self._group(row, place) if roles["group"] else None,
+            group or None,
             self._columns(row, texts, place) if self._options.apart else None,
             row=row if self._options.keep_rows else None,
         )
 
     def _problem(self, row: Row, texts: Sequence[str | None], place: str) -> str | None:
-        """The reason why a row is not a document, or None."""
         first = next(filter(None, texts), "")
         short = [x for x in texts if x and len(x) <= self._name_size]
         headed = bool(short and self._table.first and not self._names.isdisjoint(map(_folded, short)))
@@ -283,7 +281,7 @@ class _DocumentRows:
             doubtful = not _LETTER.search(first) or is_total(first, alone=True)
         if doubtful and (reason := self._no_document(row, headed and self._table.headed, place)):
             return reason
-        if self._unread and self._is_swapped(row):
+        if self._unread and self._is_swapped(row, texts):
             return SWAPPED
         names = self._roles["text"]
         if is_blank(first) and all(is_blank(text or "") for text in texts):
@@ -326,10 +324,10 @@ class _DocumentRows:
         numbers = not any(any(map(str.isalpha, cell)) for cell in others)
         return TOTALS if numbers and len(row) > len({*cells} & {*self._roles["id"]}) + 1 else None
 
-    def _is_swapped(self, row: Row) -> bool:
+    def _is_swapped(self, row: Row, texts: Sequence[str | None]) -> bool:
         """Whether the text of a row is a class of the model, and its label a longer text or a number."""
         label = next((_string(row.get(name or "")) or "" for name in self._unread), "").strip()
-        cells = [(_string(row.get(name)) or "").strip() for name in self._roles["text"]]
+        cells = [(text or "").strip() for text in texts]
         number = is_number(label) and not any(map(is_number, self._classes))
         is_class = any(x.casefold() in self._classes and (number or len(x) < len(label)) for x in cells)
         return is_class and label.casefold() not in {"", *self._classes}
@@ -357,14 +355,7 @@ class _DocumentRows:
         columns = self._roles[role]
         return row.get(columns[0]) if columns else None
 
-    def _group(self, row: Row, place: str) -> str:
-        if group := (_string(self._first(row, "group")) or "").strip():
-            return group
-        name = self._roles["group"][0]
-        raise InputError(f"{place} has no {name}, and every document needs a group")
-
     def _columns(self, row: Row, texts: Sequence[str | None], place: str) -> dict[str, str | float]:
-        """The columns of texts and numbers that stay apart."""
         names = self._roles["text"]
         columns: dict[str, str | float] = {name: x or "" for name, x in zip(names, texts, strict=True)}
         for name in self._roles["numbers"]:
@@ -480,7 +471,6 @@ class TableRows:
 
 
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
-    """The columns of each role: text, label, id, part, ..."""
     names, columns = table.names, options.columns
     _check_first_row(table, options, file)
     roles = _usual_roles(table, options, file)

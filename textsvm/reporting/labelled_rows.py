@@ -81,7 +81,6 @@ class LabelledRows:
             write_table(self.stream, self.format, columns, rows)
 
     def _begin(self, cells: Mapping[str, object]) -> None:
-        """Decide the columns and the form, and write the header."""
         form, names = cells.form if isinstance(cells, SourceRow) else None, list[str]()
         self._inputs = list(form.names if form else cells)
         taken = {name.strip().casefold() for name in self._inputs}
@@ -192,7 +191,6 @@ def _end_of(raw: str) -> str:
 
 
 def _flat(row: Json) -> Iterator[tuple[str, object]]:
-    """Columns of the printed values of a document."""
     for name, value in row.items():
         if name == "top":
             for number, label in enumerate(value, 1):
