@@ -47,9 +47,13 @@ def test_it_learns_and_remembers(tmp_path, monkeypatch):
         fails("mail", "serve", "--store", store, code=3)
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
-        first, second = started.stderr.read().decode().splitlines()
+        first, second, *lines = started.stderr.read().decode().splitlines()
         assert "every message is unsure until spam and ham are learnt" in first
         assert second == f"answering at {server}"
+        assert [line.split(": ")[0] for line in lines] == ["message without Message-ID"] * len(lines)
+        assert [line.split(": ")[1].split(",")[0] for line in lines if "learnt" in line] == [
+            "learnt as spam", "learnt as ham", "learnt as spam before"
+        ]  # fmt: skip
     assert not server.exists()
     with serve(store):
         assert ask(str(server), "REPORT SPAMC/1.5\r\n", SPAM)[1] == before
