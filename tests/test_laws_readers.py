@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -253,3 +254,27 @@ def test_the_last_ground_truth_of_nobody_counts(write):
         tasks = [{"id": 1, "data": {"text": "t"}, "annotations": entries},
                  {"id": 2, "data": {"text": "u"}, "annotations": people}]  # fmt: skip
         assert read_corpus(write("ls.json", json.dumps(tasks))).labels == [truths[-1], "a"]
+
+
+def test_metadata_of_argilla_name_the_text_and_its_part(write):
+    rows = [
+        {
+            "fields": {"text": f"text {i}"},
+            "metadata": {"id": f"m{i}", "part": ("train", "test")[i % 2], "colour": "red"},
+            "responses": {"label": [{"value": "ab"[i // 2], "user_id": "u"}]},
+        }
+        for i in range(4)
+    ]
+    corpus = read_corpus(write("t.jsonl", "".join(json.dumps(row) + "\n" for row in rows)))
+    assert corpus.ids == [f"m{i}" for i in range(4)]
+    assert corpus.part == ["train", "test"] * 2
+
+
+def test_sequences_with_ambiguous_bases_are_counted(tmp_path):
+    records = [
+        f">{i} {'ab'[i % 2]}\n{'acgtacgtgg' if i % 2 else 'ttgacacgta'}{'n' * (i < 3)}acg\n"
+        for i in range(20)
+    ]
+    (tmp_path / "t.fasta").write_text("".join(records))
+    done = run("train", tmp_path / "t.fasta", "--kernel", "mismatch:3,canonical", "-o", tmp_path / "m")
+    assert "note: 3 of 20 sequences have ambiguous bases" in done.stderr.decode(), done.stderr
