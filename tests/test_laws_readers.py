@@ -272,9 +272,10 @@ def test_metadata_of_argilla_name_the_text_and_its_part(write):
 
 def test_sequences_with_ambiguous_bases_are_counted(tmp_path):
     records = [
-        f">{i} {'ab'[i % 2]}\n{'acgtacgtgg' if i % 2 else 'ttgacacgta'}{'n' * (i < 3)}acg\n"
+        f">{i} label={'ab'[i % 2]}\n{'acgtacgtgg' if i % 2 else 'ttgacacgta'}{'n' * (i < 3)}acg\n"
         for i in range(20)
     ]
     (tmp_path / "t.fasta").write_text("".join(records))
     done = run("train", tmp_path / "t.fasta", "--kernel", "mismatch:3,canonical", "-o", tmp_path / "m")
+    assert done.returncode == 0, done.stderr
     assert "note: 3 of 20 sequences have ambiguous bases" in done.stderr.decode(), done.stderr
