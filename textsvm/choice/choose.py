@@ -80,11 +80,12 @@ def choose(
     seconds: float,
     progress: StageProgress | None = None,
 ) -> Choice:
-    """Choose a kernel and C by cross-validation; `C` and `weight` are factors of the C of the candidates.
+    """Choose a kernel and C by cross-validation.
 
-    `seconds`, at least `MIN_SECONDS`, bounds the predicted time of the trials; if it is too short for
-    `FEWEST` texts, the default is chosen without trials. If folds that keep copies together are impossible,
-    the choice has no accuracy.
+    `documents` have the views of the default's kernel and classes, `groups` stay in one fold, and `weight`
+    are factors of C. `C` multiplies the values of C of the candidates. `seconds`, at least
+    `MIN_SECONDS`, bounds the predicted time of the trials; if it is too short for `FEWEST` texts, the default
+    is chosen without trials. If folds that keep copies together are impossible, the choice has no accuracy.
     """
     characters = default.characters(documents)
     assert characters.classes is not None
@@ -157,7 +158,10 @@ class Weighing:
     def of(
         cls, documents: Documents, groups: GroupPair, weight: Floats, encode: Callable[[Ints, Kernel], Any]
     ) -> Weighing:
-        """At most `MOST_WEIGHED` texts without copies, of classes with two texts and two groups."""
+        """At most `MOST_WEIGHED` of the texts, of copies a single one.
+
+        A class needs two texts, and two groups.
+        """
         assert documents.classes is not None
         order = _content_order(documents, documents.classes, weight)
         order = order[weight[order] > 0]
@@ -179,7 +183,10 @@ class Weighing:
     def joined(
         self, default: Candidate, of: Callable[[tuple[str, ...]], Candidate]
     ) -> tuple[Candidate, Floats32]:
-        """The default for the joined texts of columns that do not lower the margins, and its matrix."""
+        """The default for the joined texts of columns that do not lower the margins, and its matrix.
+
+        `of` makes the default for some of the columns.
+        """
         gram = self.gram(replace(default, parts=(), plain=default.plain * bool(default.columns)).kernel())
         for name in default.columns[1:] and default.columns:
             columns = tuple(other for other in default.columns if other != name)
@@ -234,7 +241,10 @@ def without_odds(kernel: Kernel) -> Kernel:
 def weigh_parts(
     default: Candidate, weighing: Weighing, names: Sequence[str], of: Callable[[tuple[str, ...]], Candidate]
 ) -> tuple[Candidate, str]:
-    """The default (for columns made by `of`) with weights of its named parts, and a sentence about them."""
+    """The default with weights of its parts, which have names, and a sentence about the weights.
+
+    `of` makes the default for columns of a table.
+    """
     kernels, errors = [kernel for _, kernel in default.parts], "too few different texts to choose it"
     reason = ""
     if n := len(weighing.rows):
@@ -298,7 +308,11 @@ def _subset(target: Ints, most: int, least: int = 1) -> Ints:
 
 
 def near_copies(documents: Documents | MultiView, seconds: float, groups: Ints | None = None) -> Ints | None:
-    """The group of each text, with its near-copies; `groups` if comparing takes long or one is too large."""
+    """The group of each text; near-copies have the same, and so have texts of a group of `groups`.
+
+    `groups` if there are too many texts, comparing is predicted to take too long, or a group has more than a
+    sixth of the texts.
+    """
     if len(documents) > MOST_COMPARED:
         return groups
     kernel = Candidate(plain=1.0).kernel()
@@ -313,7 +327,10 @@ def near_copies(documents: Documents | MultiView, seconds: float, groups: Ints |
 
 
 def _folds(target: Ints, groups: Ints | None = None, of_user: bool = False) -> Ints:
-    """The fold that tests each example, stratified by class; -1 in the only group of a class."""
+    """The fold in which each example is tested, stratified by class; examples of a group share a fold.
+
+    With groups of the user, examples in the only group of a class are in no fold (-1): all trials learn them.
+    """
     if groups is not None:
         _, first, group = np.unique(groups, return_index=True, return_inverse=True)
         fold, lone = np.full(len(first), -1), of_user & in_lone_groups(groups, target)[0][first]
@@ -393,7 +410,10 @@ class Trials:
         return side_by_side(parts, [weight for weight, _ in terms])
 
     def decide(self, kernel: Kernel, fold: int, penalties: Sequence[float], loss: str) -> Floats:
-        """Decision values of a fold for each C, shape (number of C, number tested, 1 or n_classes)."""
+        """Decision values of the examples of a fold for each C, shape (number of C, number tested, width).
+
+        The width is 1 with two classes, otherwise the number of classes.
+        """
         train, test = np.flatnonzero(self.fold != fold), np.flatnonzero(self.fold == fold)
         classes = np.arange(1 if self.n_classes == 2 else 0, self.n_classes)
         rows = self.rows(kernel, train)

@@ -97,7 +97,10 @@ def device_line(device: Device) -> str:
 
 
 class Console:
-    """Messages and progress bars on stderr (none with `quiet`), reports on stdout unless `stdout_taken`."""
+    """Messages and progress bars on stderr (none with `quiet`, no bars in a pipe), reports on stdout.
+
+    If a command writes its output file to stdout (`stdout_taken`), reports go to stderr too.
+    """
 
     def __init__(self, quiet: bool = False, stdout_taken: bool = False) -> None:
         from rich.console import Console as RichConsole
@@ -141,7 +144,10 @@ class Console:
             self.stderr.print(f"warning: {one_line(message)}", markup=False)
 
     def lap(self, stages: str | Mapping[str, float]) -> dict[str, float]:
-        """Add the time since the last call, or measured seconds, to stages; seconds so far and "total"."""
+        """Add the time since the last call to a stage, or to stages with measured seconds.
+
+        Returns the seconds of all stages so far, and "total".
+        """
         now = time.perf_counter()
         for stage, spent in ({stages: now - self._clock} if isinstance(stages, str) else stages).items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
@@ -158,7 +164,10 @@ class Console:
 
     @contextmanager
     def progress(self, beside_stdout: bool = False) -> Iterator[None]:
-        """Draw a bar for each `stage` inside the block; none `beside_stdout` if results appear there."""
+        """Draw a bar with an ETA for each stage that reports through `stage` inside the block.
+
+        `beside_stdout`: draw none if results appear on the same terminal line by line.
+        """
         if self.quiet or not self.stderr.is_terminal or (beside_stdout and sys.stdout.isatty()):
             yield
             return
@@ -270,7 +279,10 @@ _CELL, _WORD = 24, 16
 
 
 def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -> Iterator[dict[int, int]]:
-    """Columns and widths of each table, several on a narrow terminal; numbers are never broken."""
+    """Columns of each table and their widths: several tables, each with the names, on a narrow terminal.
+
+    Numbers are never broken. Rich adds two spaces and a divider to each column, and an edge to the table.
+    """
     from rich.cells import cell_len
 
     cells = [[cell_len(row[i]) for row in rows if i < len(row)] or [0] for i in range(len(header))]

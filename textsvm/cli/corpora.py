@@ -55,7 +55,12 @@ def read(
     learning: LearningOptions | None = None, *, kernel: KernelOrName = None,
     recorded: Mapping[str, str] | None = None, keep_rows: bool = False,
 ) -> Corpus:  # fmt: skip
-    """Read a corpus, select a part, reduce its labels to two if requested, and report problems."""
+    """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
+
+    `kernel` is the named kernel of the model; a kernel on columns tells which columns are needed. `recorded`
+    are the columns that the model was trained on, which are read unless others are named. Rows without a text
+    are an error unless --vectors or --skip-invalid is given.
+    """
     learning = learning or LearningOptions()
     learning.check(reading)
     with console.progress():
@@ -436,7 +441,10 @@ def hold_out(
 
 
 def _held_out(console: Console, corpus: Corpus, share: float, seed: int) -> Bools:
-    """Whether each document is in the test part, stratified; groups and copies stay together."""
+    """Whether each document is in the test part, stratified if each has a single label.
+
+    Groups are held out as a whole. Copies of a text follow it, unless there are too few different texts.
+    """
     say_grouping(console, corpus)
     copies, of_user = copies_of(corpus), groups_of(corpus)
     try:

@@ -75,7 +75,10 @@ class KernelOptions:
         return [(name, value) for name, value in vars(self).items() if value not in (None, False, [])]
 
     def grid(self, tuning: bool = False, default: str = "spectrum") -> list[Kernel]:
-        """All kernels of the options; with `tuning`, also of parameters that a search varies."""
+        """All kernels that the options describe; `default` is the kernel if none is named.
+
+        With `tuning`, parameters without an option take all values that a search tries.
+        """
         from textsvm.kernels.spectrum.kernel import fixed_default
 
         kernels = []

@@ -97,7 +97,10 @@ def save_model(
     output: Output, model: TrainedModel, corpus: Corpus, reading: ReadingOptions, learning: LearningOptions,
     about: Json, texts: bool = True,
 ) -> tuple[int, FirstPrediction | None]:  # fmt: skip
-    """Save a model with the facts of its training; size in bytes, and cost of a prediction."""
+    """Save a model with the facts of its training; returns the size in bytes and the cost of a prediction.
+
+    `corpus` is the training corpus, from which the ids of the support vectors are taken.
+    """
     classes = () if model.classes is None else model.classes
     opposite = next((str(label) for label in classes if label != reading.positive), "rest")
     labels = {"positive": reading.positive, "negative": reading.negative or opposite}
@@ -183,7 +186,10 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
 
 
 def without_run(value: object) -> Any:
-    """JSON value without times, threads and place of the matrix: the same command writes the same bytes."""
+    """JSON value without times, number of threads and place of the kernel matrix.
+
+    So the same command writes the same bytes, whatever the number of cores and the free memory.
+    """
     if isinstance(value, dict):
         rest = {name: without_run(item) for name, item in value.items() if name not in _OF_THE_RUN}
         return rest | ({"device": "cpu"} if str(rest.get("device")).startswith("cpu ") else {})
@@ -191,7 +197,10 @@ def without_run(value: object) -> Any:
 
 
 def examples_for(model: TrainedModel, corpus: Corpus) -> tuple[TrainedModel, Any]:
-    """Documents of a corpus as a model takes them, and the model; sparse matrices get equal widths."""
+    """Documents of a corpus as a model takes them, and the model.
+
+    Sparse vectors get as many columns as the model has, or the model as many as they have.
+    """
     examples, kernel = corpus.examples, model.kernel
     if kernel is not None:
         require_kind(kernel.structure.examples, "the model", corpus)
@@ -228,7 +237,10 @@ def judge(
     model: TrainedModel, corpus: Corpus, positive: str | None, progress: StageProgress,
     baseline: LengthBaseline | None = None,
 ) -> Results:  # fmt: skip
-    """Predict a labelled corpus and compute metrics; `baseline` is by default that of the model file."""
+    """Predict a labelled corpus and compute metrics, with `positive` as the positive class.
+
+    `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
+    """
     (model, examples), truth = examples_for(model, corpus), truth_of(corpus)
     results = judge_examples(model, examples, truth, positive, progress)
     baseline = baseline or LengthBaseline.of(model.info)

@@ -284,7 +284,10 @@ class PredictedValues:
 
 
 def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
-    """Decorate a command: the fields of its dataclasses become options, but for those of `without`."""
+    """Decorate a command: parameters whose types are dataclasses become the options of their fields.
+
+    `without` names fields that are no options of the command and keep their defaults.
+    """
     groups: dict[str, type] = {}
     flat: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():

@@ -78,7 +78,10 @@ class Output:
         return self.path == STDOUT
 
     def checked(self, inputs: Mapping[str, Path | list[Path] | None]) -> Output:
-        """This output; WrongUsage, before any work, if it must not be written, as over an input."""
+        """This output; raises WrongUsage, before any work, if it cannot or must not be written.
+
+        `inputs` are the other files and folders of the command by their names for messages.
+        """
         if self.is_stdout:
             if not self.kind.to_stdout:
                 raise WrongUsage(

@@ -88,7 +88,10 @@ def update(
     console: Console, file: Output, fitted: TrainedModel, model: Path, new: list[Path],
     corpus: list[Path] | None, columns: Json,
 ) -> Json:  # fmt: skip
-    """Train again with new documents, from named `columns`, save the model, and report the changes."""
+    """Train a model on its old and on new documents, save it, and report the changes.
+
+    `columns` are options of the reader that are named for the new documents.
+    """
     recorded = _recorded(fitted)
     if fitted.estimator_name == model_files.ONE_CLASS and recorded.training.positive is None:
         raise InputError(

@@ -141,7 +141,10 @@ def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus,
 def settle_grid(
     options: KernelOptions, settings: Settings, grid: Grid, corpus: Corpus
 ) -> tuple[Settings, list[Grid]]:
-    """`settle` for `tune`: settings, and grids with the default; for vectors several gammas."""
+    """`settle` for `tune`: settings, and the grid, with the default of classifiers.
+
+    For vectors without a named kernel the grid has several values of gamma.
+    """
     if kind_of(corpus) == "vectors" and not options.named:
         grid["kernel"] = options.grid(tuning=True, default="gaussian")
     grid["kernel"] = [kernel_for(kernel, corpus, settings.encoder) or kernel for kernel in grid["kernel"]]

@@ -42,7 +42,10 @@ def fit(
     console: Console, settings: AnySettings, training: Corpus, test: Corpus | None, positive: str | None,
     of_labelling: bool,
 ) -> Outcome:  # fmt: skip
-    """Train a model, and measure it on held-out documents (not cut), or by a quick cross-validation."""
+    """Train a model, and measure it on held-out documents or by a quick cross-validation.
+
+    `of_labelling`: `textsvm label` chose the texts. `training` may be cut, `test` is not.
+    """
     baseline, truth = None, truth_of(training)
     if training.targets is not None:
         baseline = LengthBaseline.fit(training.examples, training.targets)

@@ -196,7 +196,10 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
         return pandas.DataFrame.sparse.from_spmatrix(matrix, index, self.get_feature_names_out())
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """The substring of every column, an object array; with "intersection" also the count: "an>=2"."""
+        """The substring of every column, an object array; with "intersection" also the count: "an>=2".
+
+        `input_features` is ignored.
+        """
         check_is_fitted(self)
         widths = np.diff(self.columns_.starts)
         texts, vocabulary = [np.empty(0, object)], self.columns_.learnt.vocabulary

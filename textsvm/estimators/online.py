@@ -146,7 +146,10 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
         return self.learner_.rule.probabilities(decision)
 
     def left_out(self) -> tuple[Floats, Ints]:
-        """Estimated leave-one-out values of the texts that are kept, and class numbers, shape (n,)."""
+        """Estimated leave-one-out decision values of the known texts, and their class numbers, shape (n,).
+
+        Texts that a machine has forgotten beyond `max_texts` are left out.
+        """
         self.require_fitted()
         return self.learner_.left_out()
 

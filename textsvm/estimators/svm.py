@@ -291,7 +291,10 @@ class OneClassSVM(OutlierMixin, FixedKernelEstimator):
         sample_weight: ArrayLike | None = None,
         progress: StageProgress | None = None,
     ) -> Self:
-        """Train on texts, as `textsvm.SVC.fit`; sample weights are upper bounds of the dual variables."""
+        """Train on texts, with the parameters of `textsvm.SVC.fit`; `y` is ignored.
+
+        Sample weights are upper bounds of the dual variables, 1 each by default.
+        """
         return self._fit(X, None, sample_weight, progress)
 
     def score_samples(self, X: Any) -> Floats:

@@ -177,7 +177,11 @@ def compare(
     texts: object, labels: Sequence[object], parts: Sequence[Part], ours: Mapping[str, Maker],
     progress: StageProgress | None = None, groups: Sequence[str] | None = None,
 ) -> list[ClassifierScore]:  # fmt: skip
-    """Train and judge both baselines, then `ours`, on (train, test) of `parts`; tuning keeps `groups`."""
+    """Train and judge both baselines and the given classifiers; the baselines come first.
+
+    `parts` are indices of (train, test), whose test parts are disjoint. Folds that tune on a training part
+    keep `groups` together. `ours` are factories of settings or of scikit-learn classifiers, by name.
+    """
     baselines = baselines_of(texts)
     if clashes := [name for name in ours if name in baselines]:
         raise InputError(f"{clashes[0]!r} is the name of a baseline; give the classifier another")

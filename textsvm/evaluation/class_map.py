@@ -98,7 +98,10 @@ def class_map(kernel_matrix: object, labels: Sequence[object] | None = None) -> 
 
 
 def kernel_pca(K: Floats) -> Projection:
-    """Coordinates on the first two principal components, the largest of each positive."""
+    """Coordinates on the first two principal components of the feature space.
+
+    The sign of each component makes its coordinate of largest magnitude positive.
+    """
     n = len(K)
     centred = K - K.mean(0) - K.mean(1)[:, None] + K.mean()
     values, vectors = scipy.linalg.eigh(centred, subset_by_index=(max(n - 2, 0), n - 1))

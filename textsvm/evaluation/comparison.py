@@ -239,7 +239,10 @@ def _difference(results: Results, first: Results) -> Difference:
 
 
 def _rows_to_show(results: Sequence[Results], correct: Bools, differs: Bools) -> list[int]:
-    """Documents to show, half of them wins of the first model; or the largest ranges of errors."""
+    """Documents to show: half where the first model is wrong and another correct, half the other way round.
+
+    Regression: the largest ranges of errors.
+    """
     if results[0].task == "regression":
         errors = np.stack([_errors(model) for model in results])
         spread = errors.max(axis=0) - errors.min(axis=0)
@@ -252,7 +255,10 @@ def _rows_to_show(results: Sequence[Results], correct: Bools, differs: Bools) ->
 def changes(
     fresh: Corpus, old: set[str], before: Iterable[Any], after: Iterable[Any], epsilon: float = 0.0
 ) -> Json:
-    """Labels added, accuracies or mean errors, and predictions that changed by more than `epsilon`."""
+    """The report: labels added, accuracies or mean errors, and changed predictions on the new documents.
+
+    Predictions may be tuples of labels, or None. A number has changed if it has moved by more than `epsilon`.
+    """
     of_numbers = fresh.targets is not None
     truth: list[Any] = list(fresh.targets or fresh.labels or [])
     columns = [

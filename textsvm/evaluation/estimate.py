@@ -102,7 +102,10 @@ def truth_of(corpus: Corpus) -> list[Any]:
 def estimate_quality(
     settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
 ) -> tuple[TestPredictions | None, str]:
-    """Predictions of a quick cross-validation, or on a sample; why there is no cross-validation."""
+    """Predictions of a quick cross-validation, or on a sample; of pieces, on their texts.
+
+    With the reason if memory or time do not suffice for a cross-validation.
+    """
     step = -(-len(training) // MOST) if training.piece_of else 1
     training = training.subset(range(0, len(training), step)) if step > 1 else training
     predictions, reason = _estimated(settings, model, training, with_folds)
@@ -124,7 +127,11 @@ def estimate_quality(
 def _estimated(
     settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
 ) -> tuple[TestPredictions | None, str]:
-    """Predictions of a quick cross-validation or on a sample; None if the accuracy is known or impossible."""
+    """Predictions of a quick cross-validation, or on a sample of the documents, as `estimate_quality`.
+
+    None if the accuracy is known already or cannot be estimated. A kernel chosen by cross-validation has an
+    accuracy, and without folds only the sample is needed.
+    """
     if isinstance(settings, CalibrationSettings | NoveltySettings):
         return None, ""
     predictions, reason = None, ""

@@ -194,7 +194,11 @@ def explain(
 
 
 class SupportExplainer:
-    """Values and contributions of chunks: first `set_documents`, then `contributions`, then the others."""
+    """Values of documents and contributions to them, by machines with support vectors.
+
+    For each chunk of documents call `set_documents`, then `contributions`, then `kernel_shares` and `similar`
+    of each document: a call uses the documents, values and coefficients of the calls before it.
+    """
 
     def __init__(self, model: TrainedModel, device: Device) -> None:
         assert model.kernel is not None
@@ -256,7 +260,10 @@ class SupportExplainer:
 
 
 class WeightExplainer:
-    """`SupportExplainer` for a model that is stored as feature weights."""
+    """Values of documents and contributions to them, by a model that is stored as feature weights.
+
+    The methods are those of `SupportExplainer`, called in the same order.
+    """
 
     def __init__(self, model: TrainedModel, device: Device) -> None:
         assert model.support.weights is not None
@@ -290,7 +297,10 @@ Explainer: TypeAlias = SupportExplainer | WeightExplainer
 
 
 def _terms_by_share(kernel: Any, rows: Any) -> dict[str, list[tuple[float, Any, Any]]]:
-    """Weight, kernel and rows of the terms of a sum, by their `KernelShare`; empty for one name."""
+    """Weight, kernel and rows (or predictor) of the terms of a sum, by the name of their `KernelShare`.
+
+    Empty unless there are several names.
+    """
     terms = kernel.structure.terms
     by_name = dict[str, list[tuple[float, Any, Any]]]()
     for (weight, term), own in zip(terms, rows.parts if len(terms) > 1 else (), strict=False):

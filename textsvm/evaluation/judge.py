@@ -33,7 +33,10 @@ KNOWN = (
 def predict(
     model: TrainedModel, texts: Any, truth: Sequence[Any], positive: Any, progress: Any
 ) -> tuple[AnyArray | None, AnyArray, Floats, Floats | None]:
-    """Classes (None for regression), predictions, decision values, and probabilities if there are any."""
+    """Classes (None for regression), predictions, decision values, and probabilities if there are any.
+
+    A one-class model needs `positive`, its class, and `truth` for the name of the other class.
+    """
     rule, decision = model.rule, model.decision_function(texts, progress)
     if isinstance(rule, NumberRule):
         return None, decision, decision, None
@@ -125,7 +128,11 @@ def predict_one_class(
 def judge(
     model: Any, texts: Any, truth: Sequence[Any], positive: Any = None, progress: StageProgress | None = None,
 ) -> Results:  # fmt: skip
-    """Predict labelled documents by a model or estimator, and compute results; `positive` is a class."""
+    """Predict labelled documents by a model or estimator, and compute results.
+
+    A calibrated model predicts its likeliest class. `truth` are labels, numbers for an SVR, and for several
+    labels tuples or an indicator. `positive` is the positive class of two, and that of a OneClassSVM.
+    """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     model, clock, seconds = as_model(model), time.perf_counter(), dict[str, float]()
@@ -200,7 +207,11 @@ def with_sets(
     model: TrainedModel, rows: Iterable[Json], decision: Floats, probability: Floats | None,
     coverage: float | None, none: float | None,
 ) -> Iterator[Json]:  # fmt: skip
-    """Rows with prediction sets; `none` is the share of documents of the classes that may get no label."""
+    """Rows of a calibrated model with prediction sets, and without labels of documents unlike every class.
+
+    `coverage` is the probability that a set contains the true class; `none` is the largest share of documents
+    of the classes that get no label.
+    """
     rule = model.calibrated()
     names, conformity = [str(label) for label in rule.classes], rule.conformity
     sets = familiar = None

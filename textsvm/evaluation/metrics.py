@@ -55,9 +55,11 @@ def scores(
 ) -> dict[str, float]:  # fmt: skip
     """All metrics by name; the names depend on the truth alone.
 
-    Truth and predictions are labels out of the sorted `classes` (None for regression), numbers, or indicator
-    matrices of several labels. Without decision values there are no areas under curves, which take long (else
-    NaN without `areas`), and no precision at k. `grades` is the range of the quadratic weighted kappa.
+    Truth and predictions are labels out of the sorted `classes` (None for regression), numbers, or for
+    several labels indicator matrices, shape (n, n_classes). Decision values have that shape, or (n,) for two
+    classes; without them, there are no areas under curves, which take long (else NaN without `areas`), and no
+    precision at k. `grades` is the range of the quadratic weighted kappa, `positive` the class of two, by
+    default ``classes[1]``.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     weight = np.ones((1, len(truth)))
@@ -81,7 +83,11 @@ def class_metrics(
     weight: Floats, true: Ints, predicted: Ints, decision: Floats | None, labels: Sequence[object],
     grades: tuple[int, int] | None = None, probability: Floats | None = None,
 ) -> dict[str, Floats]:  # fmt: skip
-    """Metrics for a single label per document, shape (resamples,), from `weight`, shape (resamples, n)."""
+    """Metrics for a single label per document, arrays of shape (resamples,).
+
+    `weight` has shape (resamples, n); `true` and `predicted` are indices into `labels`. Decision values and
+    probabilities have shape (n, n_labels), or (n,) for two labels, the second of which is the positive class.
+    """
     k = len(labels)
     support, n_predicted = _sums_by(weight, true, k), _sums_by(weight, predicted, k)
     hits = _sums_by(weight * (true == predicted), true, k)
@@ -116,7 +122,11 @@ def label_metrics(
     weight: Floats, truth: AnyArray, predicted: Bools, decision: Floats | None, labels: Sequence[object],
     areas: bool = True,
 ) -> dict[str, Floats]:  # fmt: skip
-    """`class_metrics` for several labels per document, as indicators; NaN as a decision ranks last."""
+    """Metrics for several labels per document, like `class_metrics`; truth and predictions are indicators.
+
+    NaN as the decision value of a label without a machine ranks below all numbers. Without `areas`, the
+    average precision is NaN.
+    """
     asked, true = ~np.isnan(truth), truth == 1
     predicted = asked & (predicted == 1)
     hits, support, n_predicted = (weight @ indicator for indicator in (true & predicted, true, predicted))
@@ -176,7 +186,11 @@ def class_table(
     counts: tuple[AnyArray, AnyArray, AnyArray], areas: Floats, labels: Sequence[object],
     more: Sequence[dict[str, float]] | None = None,
 ) -> list[Json]:  # fmt: skip
-    """Rows of `Results.per_class`; `counts` are documents that are correct, of the label, predicted."""
+    """Rows of `Results.per_class`; shares of a label without a document are NaN.
+
+    `counts`: documents of each label that are correct, of the label, predicted; `areas`: average precisions;
+    `more`: further columns before the numbers of documents.
+    """
     names = ("precision", "recall", "f1", "average_precision")
     shares = np.where(counts[1] > 0, precision_recall_f1(*counts), np.nan)
     columns = dict(zip(names, (*shares, areas), strict=True))
@@ -232,7 +246,11 @@ def grades_of(truth: AnyArray, grades: tuple[int, int] | None) -> tuple[int, int
 
 
 def average_precisions(truth: AnyArray, decision: Floats, weight: Floats | None = None) -> Floats:
-    """Average precision of each class, shape (n_classes,) or (resamples, n_classes); NaN values rank last."""
+    """Average precision of each class against the rest, shape (n_classes,), or (resamples, n_classes).
+
+    Truth and decision values have shape (n, n_classes), weights (resamples, n). NaN ranks below all numbers;
+    the average precision of a class without documents is NaN.
+    """
     values, weights = _ranked(decision), np.ones((1, len(truth))) if weight is None else weight
     areas = np.full((len(weights), truth.shape[1]), np.nan)
     for a in np.flatnonzero((truth == 1).any(axis=0)).tolist():

@@ -310,7 +310,11 @@ def evaluate_labels(
     truth: Sequence[Sequence[object]] | AnyArray, predicted: Bools, decision: Floats, classes: AnyArray,
     thresholds: Floats,
 ) -> Results:  # fmt: skip
-    """Judge predictions of several labels per document; `truth` is an indicator matrix, or tuples."""
+    """Judge predictions of several labels per document, arrays of shape (n, n_classes).
+
+    `truth` is an indicator matrix of this shape, or n tuples of labels; labels that are not in `classes` are
+    left out of all figures, with a warning in the results.
+    """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     indicator, warnings = _label_indicator(truth, classes)

@@ -58,7 +58,10 @@ class Slices:
 
 
 def make_slices(results: Results, column: str, values: Sequence[str], resamples: int = 1000) -> Slices:
-    """Metrics of the documents with each value; accuracy alone if each value has one class."""
+    """Metrics of the documents with each value of a column; `values` has a value for each given document.
+
+    Accuracy is the only metric if all documents of a value have one class, as the pieces of a book.
+    """
     if len(values) <= int(results.index.max()):
         raise InputError(f"{column} has {len(values):,} values for more documents; give a value each")
     names = METRICS[results.task]

@@ -215,7 +215,10 @@ def _check(
 def _sample(
     texts: Sequence[str], author: Ints, group: Ints, length: int, most: int, random: np.random.Generator
 ) -> tuple[Ints, list[str]]:
-    """Indices and pieces of texts, at most so many of each author, from all groups alike."""
+    """Texts' indices and pieces by author, at most so many of each author, from all groups alike.
+
+    A rest of less than half a length is no piece.
+    """
     counts = [max(1, round(len(text) / length)) for text in texts]
     source = np.repeat(np.arange(len(texts)), counts)
     number = np.concatenate([np.arange(count) for count in counts])
@@ -232,7 +235,10 @@ def _sample(
 
 
 class _GramParts:
-    """Features of pieces, of a disputed text those that two pieces have, in parts; Gram matrices of these."""
+    """Features of known and disputed pieces, dealt into parts, and Gram matrices of the parts.
+
+    The features of a disputed text are those of two pieces or more, of known pieces and its own.
+    """
 
     def __init__(self, pieces: list[str], disputed: list[list[str]], random_state: int) -> None:
         self._n, self._random_state = len(pieces), random_state

@@ -68,7 +68,11 @@ class Conformity:
         return {"own": self.own, "starts": self.starts, "largest": self.largest}
 
     def sets(self, probability: Floats, coverage: float, per_class: bool = False) -> Bools:
-        """Classes in the prediction set of each text, bool; `coverage` holds on average, or `per_class`."""
+        """Classes in the prediction set of each text, bool array, shape (n, n_classes).
+
+        `coverage` holds on average, or with `per_class` for each class; a class with few texts is then in
+        every set.
+        """
         require_share("coverage", coverage)
         if per_class:
             columns = [

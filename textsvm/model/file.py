@@ -192,7 +192,10 @@ def load(path: str | os.PathLike[str]) -> TrainedModel:
 
 
 def describe(path: str | os.PathLike[str]) -> Json:
-    """Contents of a model file, after the checks of `textsvm.load`; classes and calibration may be None."""
+    """Contents of a model file, after the checks of `textsvm.load`; classes and calibration may be None.
+
+    `texts` is whether it has training texts, `n_support` of each class.
+    """
     header, arrays, digest, _ = content = _read(Path(path))
     kernel, scale = _build_checked(path, content).kernel, header.get("scale")
     return {

@@ -99,7 +99,10 @@ class OnlineTexts:
         return stopped
 
     def left_out(self) -> tuple[Floats, Ints]:
-        """Estimated leave-one-out values of the texts that are kept, and class numbers, shape (n,)."""
+        """Estimated leave-one-out decision values of the texts, and their class numbers, shape (n,).
+
+        Texts that a machine has forgotten beyond its budget are left out.
+        """
         by_machine = [
             dict(zip(machine.names, machine.left_out()[0].tolist(), strict=True)) for machine in self.machines
         ]
@@ -194,7 +197,10 @@ class OnlinePredictor:
 
 
 def online_model(texts: OnlineTexts, settings: OnlineSettings, info: Json | None = None) -> TrainedModel:
-    """The trained model of online machines, which must not change any more; its kernel is exact for ASCII."""
+    """The trained model of online machines, which must not change any more.
+
+    The kernel counts symbols where the machines count bytes, which is the same for ASCII.
+    """
     kernel: Kernel = Spectrum(p=settings.p, weight="presence", keep_case=True)
     n = len(texts.machines)
     expansion = OnlineExpansion(Support(np.empty(0, np.int64), kernel), np.empty((n, 0)), np.zeros(n), texts)

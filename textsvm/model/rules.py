@@ -66,7 +66,10 @@ class Rule(ABC):
         return [""] if self.classes is None else [f"{a!s} against the rest" for a in self.classes]
 
     def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
-        """Weights (n_values, n_machines), and labels of the values; two classes have one, for `positive`."""
+        """Weights of the machines in each decision value, (n_values, n_machines), and labels of the values.
+
+        Two classes have a single value, for the class `positive` (None: the second class).
+        """
         return np.ones((1, 1)), [None]
 
     def with_offsets(self, offsets: Floats | None) -> Rule:
@@ -151,7 +154,11 @@ class ClassRule(Rule):
 
 
 def class_scores(values: Floats, n_classes: int, strategy: str) -> Floats:
-    """Scores (n, n_classes) from values of machines, or (n,); "ovo" counts votes, the sum breaks ties."""
+    """Class scores from the values of all machines; the largest score wins.
+
+    "ovo" counts votes, and breaks ties by the sum of the values, scaled to less than half a vote. Shapes are
+    (n, n_machines) -> (n, n_classes), or (n,) if there is a single machine for two classes.
+    """
     if values.shape[1] == 1:
         return values[:, 0]
     if strategy != "ovo":
@@ -371,7 +378,10 @@ def by_class(decision: Floats) -> Floats:
 def fit_logistic(
     values: Floats, targets: Floats, weight: Floats, start: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[float, float]:
-    """Slope and offset with the least weighted log loss, by damped Newton steps (Lin, Lin and Weng 2007)."""
+    """Slope and offset with the least weighted log loss of 1 / (1 + exp(-(slope value + offset))).
+
+    Newton's method on a convex loss; steps that do not descend are halved (Lin, Lin and Weng 2007).
+    """
     design, point = np.stack([values, np.ones_like(values)]), np.array(start)
 
     def loss(point: Floats) -> float:
@@ -409,9 +419,10 @@ def fit_scale(
 ) -> float:
     """The scale t of the softmax that maximises the likelihood of the classes, by bisection.
 
-    Platt's targets (n + 1) / (n + prior) for a class of n texts instead of 1 keep a training set without
-    mistakes from making every text certain (Platt 1999). `prior` is the number of classes by default. The
-    derivative of the negative logarithm of the likelihood, sum (p - y) f, rises with t.
+    `values` are decision values of texts that the machines were not trained on. Platt's targets
+    (n + 1) / (n + prior) for a class of n texts instead of 1 keep a training set without mistakes from making
+    every text certain (Platt 1999; a single scale as in Guo et al. 2017). `prior` is the number of classes by
+    default. The derivative of the negative logarithm of the likelihood, sum (p - y) f, rises with t.
     """
     counts = np.bincount(codes, minlength=n_classes)
     if np.count_nonzero(counts) < 2:

@@ -84,7 +84,11 @@ def has_feature_list(kernel: Kernel) -> bool:
 
 
 def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
-    """Names of all features, and weights (n_machines, n_features); AttributeError if there is no list."""
+    """Names of all features, and weights of shape (n_machines, n_features).
+
+    Names of a sum of kernels begin with the kernel, as those of scikit-learn's FeatureUnion: "words:1__cash".
+    Raises AttributeError if the kernel has no list of features.
+    """
     kernel = machines.support.kernel
     if kernel is None:
         raise AttributeError("a model of a precomputed kernel matrix has no features")
@@ -100,7 +104,10 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
 def top_features(
     machines: Expansion, rule: Rule, n: int = 30, labels: Collection[object] | None = None
 ) -> list[TopFeatures]:
-    """The `n` features with the largest weights for each class, or each of `labels`, computed on the CPU."""
+    """The `n` features with the largest weights for each class, or each of `labels`, computed on the CPU.
+
+    Raises InputError if `n` is below 1, or the model was trained on a kernel matrix.
+    """
     if not is_whole(n) or n < 1:
         raise InputError(f"n must be a whole number of at least 1, got {n!r}")
     if machines.support.kernel is None:
@@ -198,10 +205,14 @@ class Occurrences:
 
 
 def merge(pairs: Sequence[tuple[str, float]], count: Count, n: int | None = None) -> list[Feature]:
-    """Merge neighbouring substrings of similar weight (heaviest first) that are joined in a text; n features.
+    """Merge neighbouring substrings of similar weight (positive, heaviest first) that are joined in a text.
+
+    `count` is the method of the text; of an empty text joined substrings are not looked for.
+
+    Only the first `n` features are merged and returned (None: all).
 
     Only substrings of `MIN_LENGTH` symbols, and of `SHARE` of the weight of the heaviest, join it; all
-    substrings of the result are merged into it. `count` is the method of the text.
+    substrings of the result are merged into it.
     """
     rest = dict(pairs)
     result = []

@@ -162,7 +162,10 @@ class TrainedModel:
 
     @property
     def probabilities_by_default(self) -> bool:
-        """Whether probabilities are shown without `--proba`: of calibrated and online models."""
+        """Whether predictions are shown with probabilities by default: of a calibrated or an online model.
+
+        Other models may have probabilities, too (`has_probabilities`), shown on request (`--proba`).
+        """
         return isinstance(self.rule, CalibratedRule | ScaledRule)
 
     def encode(self, X: object, extending: bool = True) -> Any:
@@ -185,7 +188,10 @@ class TrainedModel:
             yield
 
     def prepared(self, device_name: str | None = None) -> Predictor:
-        """The machines prepared on `device`, or on another, which later predictions use, too."""
+        """The machines prepared for prediction, on `device` by default.
+
+        With another `device_name` they are prepared on that device, which later predictions use, too.
+        """
         device_name = device_name or self.device
         if not self._prepared or device_name != self.device:
             with self._preparing:
@@ -207,7 +213,10 @@ class TrainedModel:
         return self.last_device or devices.select(self.device)
 
     def machine_values(self, X: object, progress: StageProgress | None = None) -> Floats:
-        """Values of all machines, shape (n, n_machines), means over the pieces of texts that are cut."""
+        """Values of all machines, shape (n, n_machines), means over the pieces of texts that are cut.
+
+        Texts are compared with support vectors only.
+        """
         if self.pieces is None:
             return self.values_of_pieces(X, progress)
         clock = time.perf_counter()
@@ -280,7 +289,10 @@ class TrainedModel:
         return self.rule.to_target_type(np.concatenate(predictions))
 
     def predict_proba(self, X: object, progress: StageProgress | None = None) -> Floats:
-        """The probability of each class, shape (n, n_classes); InputError without probabilities."""
+        """The probability of each class, shape (n, n_classes); rows sum to 1.
+
+        Raises InputError if the model has no probabilities.
+        """
         if not has_probabilities(self.rule):
             raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
         return self.rule.probabilities(self.decision_function(X, progress))

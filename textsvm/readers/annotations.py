@@ -58,7 +58,10 @@ class AnnotatedRow(NamedTuple):
 
 
 def krippendorff_alpha(units: Iterable[Sequence[Hashable]]) -> float:
-    """Krippendorff's alpha of nominal values: 1 for agreement, 0 for chance, or NaN."""
+    """Krippendorff's alpha of the nominal values of each unit: 1 for agreement, 0 for chance.
+
+    Units with fewer than two values are ignored. NaN if there is a single value.
+    """
     values, disagreement = Counter[Hashable](), 0.0
     for unit in units:
         counts, m = Counter(unit), len(unit)

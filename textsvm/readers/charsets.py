@@ -100,7 +100,10 @@ def encoding_of(head: bytes) -> str:
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
-    """Decode text by its byte order mark, as UTF-8, or else Windows-1252: the text, and a problem or None."""
+    """Decode text without a declared charset; return it and a description of undecodable bytes, or None.
+
+    The charset is that of the byte order mark, or UTF-8; bytes that are not UTF-8 are read as Windows-1252.
+    """
     mark, charset = byte_order_mark(data)
     data = data[len(mark) :]
     if charset == "utf-8":
@@ -156,7 +159,10 @@ def _explained(words: Mapping[str, bytes], charset: str) -> set[str]:
 
 
 def _letters(token: str) -> set[str]:
-    """Letters of the words in a token that are not ASCII, a blank without; empty for symbols within words."""
+    """Letters of the words in a token that are not ASCII, a space if there are none.
+
+    Empty for symbols within words, and capitals between small letters.
+    """
     parts = [part for part in _WITHIN.split(_AROUND.sub("", token)) if not part.isascii()]
     if not all(part.isalpha() and (part.isupper() or part[1:].islower() or not part[1:]) for part in parts):
         return set()
@@ -164,7 +170,11 @@ def _letters(token: str) -> set[str]:
 
 
 def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
-    """Decode text with the declared charset, or as UTF-8 or Windows-1252 if that is wrong, like `decode`."""
+    """Decode text with the charset that its sender declared; return (text, problem) like `decode`.
+
+    A charset that is unknown, or wrong for these bytes, is replaced by UTF-8 if that is valid, else by
+    Windows-1252. A missing charset, or a name for "unknown", is not reported.
+    """
     if data.isascii() and (charset is None or charset.lower() in ("us-ascii", "utf-8", "iso-8859-1")):
         return data.decode("ascii"), None
     declared = (charset or "").strip().strip("\"'").lower()

@@ -78,7 +78,12 @@ class Answers(tuple[str, ...]):
 
 
 class Document(NamedTuple):
-    """A document as a reader yields it."""
+    """A document as a reader yields it.
+
+    `columns` are texts and numbers that stay apart, the first text among them. `problem` says why a row
+    holds no document, if `ReadOptions.keep_invalid` asks for such rows; `row` are all its cells, if
+    `ReadOptions.keep_rows` asks for them.
+    """
 
     id: str
     text: str
@@ -537,7 +542,11 @@ def build_corpus(
     documents: Iterable[Document], source: str, format: str, problems: Problems, *, labelled: bool = True,
     stored: bool = False,
 ) -> Corpus:  # fmt: skip
-    """Build a corpus from documents: unique ids, and labels of a single type or targets in their place."""
+    """Build a corpus from documents: unique ids, labels of a single type.
+
+    If some documents have labels, documents without a label are left out and reported; unless `labelled`,
+    labels are ignored. Targets replace the labels. With `stored`, texts are written to a temporary file.
+    """
     rows: list[Document] = []
     split = _split_texts(documents, rows, source, stored)
     texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)

@@ -17,7 +17,12 @@ KEEP, CHANGE, UNSURE = "keep", "change", "unsure"
 
 
 def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
-    """Apply the decisions of a JSON Lines file (docs/doubts.md): corpus without unsure ones, counts."""
+    """Apply the decisions of a JSON Lines file to a corpus with a label for each document.
+
+    Each line has the keys "id", "decision" ("keep", "change" or "unsure"), "label" to change a label, and
+    optionally "was", the label of the document, which is then checked. Returns the corpus with the new labels
+    and without unsure documents, and the number of documents of each decision. An InputError names the line.
+    """
     if corpus.labels is None:
         raise InputError(f"--corrections changes labels, and {corpus.source} has none")
     try:
@@ -72,7 +77,11 @@ def _correction_keys(corpus: Corpus) -> list[str]:
 def corrected_again(
     corpus: Corpus, corrections: Mapping[str, list[str | None]]
 ) -> tuple[Corpus, Counter[str], int]:
-    """Apply recorded corrections to the documents with the same text: corpus, counts, number not found."""
+    """Apply recorded corrections to the documents with the same text and label.
+
+    Returns the corpus, the number of documents of each decision, and the number of corrections of documents
+    that are not in the corpus.
+    """
     if corpus.labels is None:
         raise InputError(f"the model records corrections of labels, and {corpus.source} has no labels")
     labels, rest, counts = list[Any](corpus.labels), list[int](), Counter[str]()

@@ -230,7 +230,10 @@ def is_tar(block: bytes) -> bool:
 
 
 def iterate_lines(file: File | FileOnDisk, problems: Problems, newline: str | None = "\n") -> Iterator[str]:
-    """The lines of a file, `newline` as in `io.StringIO`; `problems` gets first bytes that are no text."""
+    """The lines of a file with their ends; `problems` gets the first bytes that are no text.
+
+    With newline="" or None, a lone carriage return ends a line, too; with None all ends are line feeds.
+    """
     mark, charset = byte_order_mark(file.head)
     line, reported = 1, False
     with file.open() as stream:
@@ -309,7 +312,11 @@ class InputFiles:
 def read_files(
     path: str | Path, *, max_bytes: int = MAX_BYTES, progress: Progress | None = None
 ) -> InputFiles:
-    """Read a file, a folder or an archive (tar, zip; gzip, bzip2, xz, Zstandard) into memory."""
+    """Read a file, a folder or an archive (tar, zip; gzip, bzip2, xz, Zstandard) into memory.
+
+    `max_bytes` bounds the unpacked bytes of all files together; `progress` is called with (packed bytes read,
+    packed bytes in all).
+    """
     path = Path(path)
     inputs = InputFiles(str(path))
     try:

@@ -95,7 +95,10 @@ def split_messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]
 
 
 def _separators(data: bytes | mmap) -> Iterator[int]:
-    """Offsets of messages: dated From lines before a header; if it is malformed, the date is asctime's."""
+    """Offsets of the messages of an mbox: From lines with a date, after an empty line, before a header.
+
+    A header that does not follow at once is malformed; the date must then have the form of asctime.
+    """
     for match in _FROM_LINE.finditer(data):
         near = match[2] or (_ASCTIME.search(match[1]) and KNOWN.search(data, match.end(), match.end() + 400))
         if near and _FROM_DATE.search(match[1]):

@@ -164,7 +164,10 @@ def _marks(body: bytes, boundary: bytes) -> list[re.Match[bytes]]:
 
 
 def decoded_header(raw: str, damage: dict[str, None]) -> str:
-    """Decode encoded words (RFC 2047) and raw 8-bit bytes of a header; `damage` gets the kinds of damage."""
+    """Decode the encoded words (RFC 2047) and raw 8-bit bytes (as surrogates) of a header.
+
+    The keys of `damage` get the kinds of damage.
+    """
     text = decode_declared(raw.encode("utf-8", "surrogateescape"), None)[0]
     pieces: list[tuple[str | None, bytes | str]] = []
     position = 0
@@ -198,7 +201,11 @@ def is_html(text: str) -> bool:
 
 
 def html_text(source: str) -> str:
-    """The text of an HTML page, with a line for each block; comments and inline tags do not split a word."""
+    """The text of an HTML page, with a line for each block.
+
+    Comments, scripts and styles are removed. Inline tags are removed without a blank, so that tags and
+    comments do not split a word; tags that begin a block become a line break.
+    """
     # A comment without an end ends before the next, or at the end.
     first, *others = source.split("<!--")
     page = first + "".join(piece.partition("-->")[2] for piece in others)

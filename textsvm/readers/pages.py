@@ -287,7 +287,10 @@ def _length(token: Node, quirks: bool) -> tuple[float, ...] | None:
 
 
 def _calculated(token: Node, depth: int = 0) -> tuple[float, float, float] | None:
-    """A number, a multiple of the font's size and pixels of a mathematical expression; None if invalid."""
+    """A number, a multiple of the font's size and pixels of a mathematical expression; None if invalid.
+
+    `min`, `max` and `clamp` compare lengths as those of a font of 16 pixels.
+    """
     if token.type == "number":
         return token.value, 0, 0
     if token.type not in ("function", "() block"):
@@ -433,7 +436,10 @@ def _is_of_screens(media: str) -> bool:
 
 
 class _Sheets:
-    """The rules of style sheets whose selectors are compounds of a tag, classes and an id, as `td > p`."""
+    """The rules of a page's style sheets whose selectors are compounds of a tag, classes and an id.
+
+    A compound may be within others (`div.a p`, `td > p`). Rules with other selectors are not applied.
+    """
 
     def __init__(self, page: Node, quirks: bool) -> None:
         self._quirks = quirks  # classes and ids are in any case, and numbers are pixels
@@ -530,7 +536,11 @@ def require_page_parser() -> None:
 
 
 def page_text(source: str) -> tuple[str, list[str]]:
-    """The displayed text of an HTML page, a line a block, and its tricks in words ("link to host a.com")."""
+    """The displayed text of an HTML page, a line a block, and its tricks in words ("link to host a.com").
+
+    Text is hidden by styles, attributes, or a colour like that of its background. Any input is accepted,
+    however broken; each trick is named once. The end of a long page is read by itself, and stands before it.
+    """
     reader = _PageReader()
     if _SPLIT.search(source):
         reader.tricks["words split by comments"] = None

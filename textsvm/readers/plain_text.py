@@ -174,7 +174,11 @@ def read_conll(
 def read_lines(
     files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
-    """Documents of lines; ids are line numbers, with the file if there are several."""
+    """Documents of lines; ids are line numbers, with the file if there are several.
+
+    A file named after a part (`r8-train-all-terms.txt`) is that part. If no labels are read, a file whose
+    first lines do not all have labels has texts alone. `problems` gets lines that are left out.
+    """
     for file, report in with_progress(files, progress):
         parsed = _line_parser(file, options, problems)
         invalid = InvalidRows(file.name, "line", options, problems)
@@ -204,7 +208,10 @@ def read_lines(
 def _line_parser(
     file: File, options: ReadOptions, problems: Problems
 ) -> Callable[[str, str], tuple[Document | None, str]]:
-    """Makes the document of a line and its id, with its problem; none for an empty line or no label."""
+    """Makes the document of a line and its id, with its problem, by the first bytes of the file.
+
+    There is no document if the line is empty or has no label.
+    """
     of_file, part = options.label_of(file.name) if options.name_pattern else None, part_of(file.name)
     head, plain = decode(file.head)[0], options.format in ("plain", "paragraphs") or of_file is not None
     fasttext = None if plain else _fasttext_labels(head)

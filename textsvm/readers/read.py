@@ -147,7 +147,12 @@ def read_documents(
     paths: str | Path | Iterable[str | Path], format: str | None = None, *, progress: Progress | None = None,
     max_bytes: int = MAX_BYTES, **options: Any,
 ) -> Corpus:  # fmt: skip
-    """Read documents to classify as `read_corpus` does, also "-", standard input, or a text itself."""
+    """Read documents to classify; labels are ignored.
+
+    Paths and parameters as for `read_corpus`, and in addition "-" for standard input, and a plain text, which
+    is a single document. The id of a single document is its path; if several paths hold several documents
+    each, the path comes before the id.
+    """
     names = _names(paths)
     settings, corpora = ReadOptions(format, labelled=False, **options), []
     for number, path in enumerate(names):

@@ -40,7 +40,10 @@ def is_reuters(data: bytes) -> bool:
 def read_reuters(
     files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
-    """The documents of SGML files; `problems` gets damaged ones and foreign files."""
+    """The documents of SGML files; `problems` gets damaged documents.
+
+    Other files of the distribution are ignored, foreign files reported.
+    """
     if options.split not in SPLITS:
         raise InputError(f"split={options.split!r} is unknown; it is one of {', '.join(SPLITS)}")
     for file in files:

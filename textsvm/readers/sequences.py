@@ -66,7 +66,11 @@ def sequence_format(name: str, head: str) -> str | None:
 def read_sequences(
     files: Sequence[File | FileOnDisk], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
-    """The records of FASTA files, with columns from the headers; a file named after a part is that part."""
+    """The records of FASTA files, with columns from the headers.
+
+    A file named after a part (`train.fa`) is that part, unless a header says otherwise. `problems` gets
+    records that are odd or left out. Damaged files and invalid numbers raise InputError.
+    """
     for file, report in with_progress(files, progress):
         parsed = _header_parser(file, options, len(files) > 1)
         for count, (line, header, letters) in enumerate(records(file, problems), 1):

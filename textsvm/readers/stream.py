@@ -65,7 +65,10 @@ _MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, *ARROW, b"PAR1")
 
 @dataclass
 class CorpusStream:
-    """The documents of a corpus, also without labels, read again for each iteration; ids may occur twice."""
+    """The documents of a corpus, read again for each iteration.
+
+    Documents without a label are included, and ids may occur twice.
+    """
 
     format: str
     _files: InputFiles

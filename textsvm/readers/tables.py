@@ -143,7 +143,9 @@ def read_tables(
 ) -> Iterator[Document]:
     """The rows of tables; without a format in the options, it is detected for each file.
 
-    A file named after a part (`train.csv`) is that part, unless a column says otherwise.
+    A file named after a part (`train.csv`) is that part, unless a column says otherwise. `problems` gets rows
+    that are damaged or left out. Missing columns and invalid files raise InputError, and so do rows with too
+    few or too many fields, unless `skip_invalid` leaves them out.
     """
     n_rows = 0
     for file, report in with_progress(files, progress):

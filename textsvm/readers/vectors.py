@@ -54,7 +54,11 @@ def vector_format(inputs: InputFiles, files: Sequence[File]) -> str | None:
 
 
 def read_vector_files(inputs: InputFiles, format: str, options: ReadOptions | None = None) -> Corpus:
-    """The vectors of files; with a target ("label", "labels" or "y"), labels are numbers to be predicted."""
+    """The vectors of files; with a target ("label", "labels" or "y"), labels are numbers to be predicted.
+
+    Without options, indices of LIBSVM's format count from 1; else from the first index that is recorded, or
+    from 0 if an index is 0.
+    """
     target = options and options.target
     if target is not None and target not in _LABELS:
         raise InputError(f"{inputs.source} ({format}) has no column {target!r}; its labels are called label")
@@ -261,7 +265,11 @@ def _is_libsvm(head: bytes) -> bool:
 def parse_libsvm(
     file: File | FileOnDisk, problems: Problems, zero_based: bool = False
 ) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
-    """Vectors of a file, and numbers as labels, tuples if a line has several; InputError names the column."""
+    """Vectors of a file, and numbers as labels: tuples of numbers if a line has several.
+
+    With `zero_based`, indices count from 0, as in files of XGBoost and LightGBM. The width is the largest
+    index, or the number after it. `problems` gets ignored parts; an InputError names line and column.
+    """
     from sklearn.datasets import load_svmlight_file
 
     several, query, underscore = _inspect(file)

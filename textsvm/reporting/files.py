@@ -36,7 +36,10 @@ MAIN = ("accuracy", "macro_f1", "micro_f1", "rmse")  #: Metrics in the `repr` of
 
 
 def write(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write a report as .html, .md or .json, by the ending of the path; InputError for another ending."""
+    """Write a report as .html, .md or .json, by the ending of the path.
+
+    An existing file is replaced when the new file is complete. Raises InputError for another ending.
+    """
     suffix = Path(path).suffix.lower()
     if suffix not in (*FORMATS, ".json"):
         raise InputError(f"a report is written as .html, .md or .json, and {path} ends in none of them")

@@ -55,7 +55,12 @@ def page(
     title: str, lead: str, body: Iterable[str], data: str = "", scripts: Sequence[str] = (), script: str = "",
     connections: str = "",
 ) -> str:  # fmt: skip
-    """A page of HTML sections, light and dark; `data` is elements for its scripts, `connections` a policy."""
+    """A page of HTML sections, light and dark.
+
+    `data` is elements for the scripts: report.js, other files of this folder, and the text of a script.
+    `connections` is a directive of the security policy for scripts that connect to a server, with its ";".
+    The policy allows WebAssembly if the text of the script has it.
+    """
     script = "".join(map(_file, ("report.js", *scripts))) + script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Template(_file("template.html")).substitute(

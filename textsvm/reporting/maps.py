@@ -26,7 +26,10 @@ _COMPONENTS = "The first two components of kernel PCA; near points have similar 
 
 
 def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
-    """The tree, the map of class means, and the map of documents, with names (`ids`) if they are few."""
+    """Sections of a page: the tree, the map of class means, and the map of documents.
+
+    `ids` are the names of the documents, shown if there are few, else under the pointer; empty to show none.
+    """
     classes = mapped.classes
     sections = [_tree(mapped, classes or ids)]
     if mapped.class_means is not None:

@@ -90,7 +90,10 @@ def make_report(
     model: TrainedModel, results: Results, texts: object, ids: Sequence[str], title: str = "Evaluation",
     mistakes: int = MISTAKES, progress: Progress | None = None,
 ) -> Report:  # fmt: skip
-    """Report on a fitted model and its results; explains the worst mistakes within a time budget."""
+    """Report on a fitted model and its results; explains the worst mistakes within a time budget.
+
+    Bootstrap intervals are computed if the results have none; vectors are not shown.
+    """
     results = results if results.intervals else results.with_intervals()
     documents = model.encode(texts, extending=False).take(results.index)
     facts = _facts(model, results)

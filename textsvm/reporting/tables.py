@@ -57,7 +57,11 @@ def _lines(format: str, columns: Sequence[str], rows: Iterable[Json]) -> Iterato
 
 
 def line_of(cells: Sequence[object], delimiter: str, quoting: int) -> str:
-    """A line without its end; an apostrophe guards formulas, quotes (in TSV blanks) line breaks."""
+    """A line without its end; texts that a spreadsheet would run as a formula get an apostrophe.
+
+    In CSV, texts with a line break, also a lone carriage return, are quoted. In TSV, without quotes, a TAB or
+    a line break within a cell becomes a space.
+    """
     texts = [_cell(cell) if isinstance(cell, Number) else _guarded(_cell(cell)) for cell in cells]
     if quoting == csv.QUOTE_NONE:
         return delimiter.join(_BREAKS.sub(" ", text) for text in texts)

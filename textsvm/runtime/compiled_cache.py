@@ -65,7 +65,10 @@ class _Locations(CompileResultCacheImpl):
 
 
 class CheckedCache(FunctionCache):
-    """Cache of a compiled function; RuntimeError if its source has no folder."""
+    """Cache of a compiled function; RuntimeError if its source has no folder.
+
+    `on_error` is called with the OSError if an entry cannot be written, `on_miss` if there is no entry.
+    """
 
     _impl_class = _Locations
 

@@ -318,7 +318,10 @@ def learning_curve(
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> LearningCurve:
-    """Errors of the cross-validation `result`, and of its folds thinned to `SHARES`."""
+    """Learning curve: errors of the cross-validation `result`, and of its folds thinned to `SHARES`.
+
+    `groups` are those of `result`. Raises InputError if there are too few texts.
+    """
     metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in result.mean)
     strata = np.zeros(len(result.tested)) if metric != "accuracy" else np.asarray(y, object)
     folds = []

@@ -85,7 +85,10 @@ class Doubts:
         return np.argsort(-self.score, kind="stable")
 
     def ranked(self, ids: Sequence[str] | None = None, at_least: float = 0.5) -> list[Doubt]:
-        """Texts to review, the most doubtful first; `at_least` is the score of doubtful labels."""
+        """Texts to review, the most doubtful first; reasons have `ids`, or numbers from 0.
+
+        A doubtful label has `at_least` this score; near-copies with different labels and outliers have any.
+        """
         return [doubt for doubt in (self._doubt(int(i), ids, at_least) for i in self.order()) if doubt.kinds]
 
     def _doubt(self, i: int, ids: Sequence[str] | None, at_least: float) -> Doubt:
@@ -217,7 +220,10 @@ def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float
 
 
 def feature_weights(features: Floats, codes: Ints) -> tuple[Floats, Floats]:
-    """Weights >= 0 of features, (n, n_classes, n_features), and biases of classes, of largest likelihood."""
+    """Weights >= 0 of features, shape (n, n_classes, n_features), and biases of classes.
+
+    They maximise the likelihood of the given classes.
+    """
     (n, k, m), rows = features.shape, np.arange(len(codes))
     share = np.bincount(codes, minlength=k) / n
 

@@ -61,7 +61,11 @@ def grid_points(settings: Settings, grid: Mapping[str, Any] | Sequence[Mapping[s
 
 
 def _with(settings: Settings, params: dict[str, Any]) -> GridPoint:
-    """Settings with a point's parameters; a kernel to be chosen is the default unless it names "auto"."""
+    """Settings with the parameters of a point; nested parameters are those of the kernel.
+
+    Unless the point names kernel="auto", a kernel that the classifier would choose is the fixed default,
+    which becomes a parameter of the point.
+    """
     kernel = params.get("kernel", settings.kernel)
     nested = {name.partition("__")[2]: value for name, value in params.items() if "__" in name}
     if isinstance(kernel, str) and "kernel" not in params and nested:
@@ -130,7 +134,12 @@ def encode_all(
 def all_grams(
     settings: Settings, shared: Sequence[SharedExamples], progress: StageProgress | None = None
 ) -> Iterator[tuple[list[int], FoldGrams]]:
-    """Numbers of each kernel's settings and its Grams, valid until the next; those that learn come last."""
+    """The numbers of each kernel's settings and its Grams, which are valid until the next are requested.
+
+    Kernels that learn come last, with Grams that are computed on demand. With a store, Grams of kernels that
+    share a pass are computed together, and others on demand. Raises InputError if a store would need texts in
+    several forms.
+    """
     device, compute = devices.select(settings.device), settings.compute_options
     if compute.store is not None and len(shared) > 1:
         raise InputError(

@@ -63,7 +63,10 @@ class GridSearch:
         self.best_model: TrainedModel | None = None  #: Trained on all examples
 
     def split(self, splitting: Splitting, nested: int | None) -> None:
-        """Draw the folds, and `nested` outer folds, and check that every model can be trained on each."""
+        """Draw the folds, and check that every model can be trained on each.
+
+        `nested` is the number of outer folds.
+        """
         self.splitting, self.n_outer = splitting, nested
         self.folds = splitting.folds(self.target)
         self.all_folds = list(self.folds)
@@ -164,7 +167,11 @@ class GridSearch:
         )  # fmt: skip
 
     def choose(self, folds: Iterable[int]) -> int:
-        """Index of the best mean over folds, the simplest of equals; "auto" if none is clearly better."""
+        """Index of the setting with the best mean over some folds; among equals the simplest.
+
+        kernel="auto" is chosen unless another setting is better by more than a standard error of the
+        differences on the folds.
+        """
         sign = -1 if self.metric in LESS_IS_BETTER else 1
         places = list(folds)
 
@@ -202,7 +209,11 @@ _HEAD = "textsvm tune"
 
 
 class TrialFile:
-    """File of the settings tried on `data`, which it restores; InputError for the file of another search."""
+    """File of the settings tried in a search, whose results it restores, and to which new results are added.
+
+    `data` are the documents and other inputs of the results. Raises InputError if the file belongs to another
+    search, or cannot be read or written.
+    """
 
     def __init__(self, path: Path, search: GridSearch, data: object) -> None:
         self.path, self.search, self._begun = path, search, False

@@ -174,7 +174,11 @@ def _try_settings(
     progress: StageProgress | None,
     device: str,
 ) -> tuple[list[Leak], dict[str, float]]:
-    """Try settings within `budget` (start, minutes); near-duplicates, and seconds of stages."""
+    """Try the settings of a search that are not tried yet on a device.
+
+    `budget` is the time of the start and the number of minutes. Returns near-duplicates across folds, and the
+    times of the stages.
+    """
     started, minutes = budget
     settings = settings.on(device)
     search.points = [replace(point, settings=point.settings.on(device)) for point in search.points]
@@ -254,7 +258,11 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
 
 
 class WholeProgress:
-    """Forwards progress, and adds the stage "tune": predicted seconds done and of the whole search."""
+    """Forwards progress, and adds the stage "tune": predicted seconds done and of the whole search.
+
+    A display divides them by the time elapsed, so its estimate covers the whole search and is corrected by
+    measurement.
+    """
 
     def __init__(self, progress: StageProgress, shared: Sequence[SharedExamples], search: GridSearch) -> None:
         self.progress, self.number, self.shown = progress, 0, 0.0

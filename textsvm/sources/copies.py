@@ -113,7 +113,8 @@ def _blake2b(content: bytes | memoryview) -> int:
 def share_in(sample: Words, examples: Any, source: Source) -> float:
     """Share of examples that are copies of training texts; `sample` are sorted digests of these.
 
-    If the sample is full, the share is that of the examples whose digests are not above its largest.
+    `MOST_DIGESTS` are the smallest digests of the training texts; the share is then estimated from the
+    examples whose digests are not above the largest of the sample.
     """
     digests = text_digests(examples, source)
     if digests is None or not len(sample):

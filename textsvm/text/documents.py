@@ -232,7 +232,11 @@ def encode(
     reading: encoding.Reading | None = None,
     progress: Progress | None = None,
 ) -> Documents:
-    """Encode texts as characters, over their own alphabet or an extension of it; new symbols differ."""
+    """Encode texts as characters, over their own alphabet or an extension of `alphabet`.
+
+    A generator is consumed a few million characters at a time. New symbols get new codes: they match no
+    symbol of documents encoded over `alphabet`, but each other. By default texts are not normalised.
+    """
     reading = reading or encoding.Reading(normal_form("none", True, False))
     first = np.empty(0, np.uint32) if alphabet is None else alphabet
     return Documents(*encoding.encode_characters(texts, reading, first, progress))
@@ -253,7 +257,11 @@ def without_case(cased: Documents, first: NDArray[np.uint32] | None) -> Document
 
 
 def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, base: Documents | None = None) -> Documents:
-    """Encode normalised texts, or `Documents` of characters, as tokens over the alphabet of `base`."""
+    """Encode normalised texts, or `Documents` of their characters, as tokens.
+
+    The alphabet of `base`, documents with the same kind of tokens, is extended. With ``"characters"``
+    documents are returned unchanged: encode them over its alphabet.
+    """
     of_characters = base.alphabet if base is not None and tokens == "characters" else None
     characters = texts if isinstance(texts, Documents) else encode(texts, of_characters)
     if tokens == "characters":

@@ -246,7 +246,8 @@ def library_of(name: str) -> Any:
 class VectorCache:
     """Vectors by text, in memory, and in a file if there is a path.
 
-    Damaged records of it are ignored. Beyond `MOST_BYTES` the older half of the vectors is dropped.
+    The file has records of a digest of the text, a digest of the record and the vector. Damaged records are
+    ignored, and the older half is dropped beyond `MOST_BYTES`. A file that cannot be written is left alone.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -302,7 +303,10 @@ def _key(text: str) -> bytes:
 
 
 class BatchEncoder(TextEncoder):
-    """An encoder of some texts at a time, the shortest first; computed vectors are kept."""
+    """An encoder that computes the vectors of some texts at a time, from the shortest text to the longest.
+
+    Vectors are computed once: with a digest they are kept on disk, otherwise in memory.
+    """
 
     _NOT_PICKLED: ClassVar = ("_cache", "_lock", "_model", "_parts")
 
@@ -460,7 +464,10 @@ def checked_vectors(name: str, texts: Sequence[str], returned: object) -> Floats
 
 
 def load_encoder(encoder: object, download: bool = True) -> TextEncoder:
-    """The encoder of a folder, package or function, or of the Hugging Face hub by its name."""
+    """The encoder of a folder, of a package or the Hugging Face hub by its name, or of a Python function.
+
+    Without `download`, a name is looked up among the encoders that are on this computer.
+    """
     if isinstance(encoder, TextEncoder):
         return encoder
     if not isinstance(encoder, str | os.PathLike):
@@ -645,7 +652,10 @@ def _in_one_sentence(problem: str) -> Iterator[None]:
 
 
 def tokenizer_state(content: bytes, special: bool = False) -> Json:
-    """Parts of tokenizer.json that are used, with `special` all; ValueError unless their work is bounded."""
+    """Parts of tokenizer.json that are used; ValueError unless their work is known and bounded.
+
+    With `special` also the parts that add special tokens, cut and pad.
+    """
     state = unambiguous_json(content)
     names = ["normalizer", "pre_tokenizer", *(["post_processor", "truncation", "padding"] * special)]
     parts = {"version": "1.0", "model": state["model"], "added_tokens": state.get("added_tokens") or []}

@@ -56,7 +56,11 @@ class TextChunk:
 def encode_characters(
     texts: Iterable[str], reading: Reading, first: NDArray[np.uint32], progress: Progress | None = None
 ) -> tuple[NDArray[np.unsignedinteger], Ints, NDArray[np.uint32]]:
-    """Normalise texts and encode their characters, those of `first` first: codes, offsets and alphabet."""
+    """Normalise texts and encode their characters: codes, offsets (n + 1,) and alphabet.
+
+    Texts are consumed once, a few million characters at a time. The alphabet is `first` followed by the
+    other symbols of the texts, sorted.
+    """
     parts = list(text_chunks(texts, reading, progress))
     lengths = np.empty(sum(len(chunk.numbers) for chunk in parts), np.int64)
     for chunk in parts:
@@ -370,7 +374,10 @@ class TokenSpans:
 
 
 def find_words(codes: AnyArray, offsets: Ints, kinds: NDArray[np.uint8]) -> list[TokenSpans]:
-    """Find words on all cores, in pieces that are numbered separately; `kinds` are the classes of symbols."""
+    """Find the words of documents on all cores, in pieces of documents that are numbered separately.
+
+    `kinds` has the class of each symbol of the alphabet, see `textsvm.text.tokens.kinds`.
+    """
     bounds = pieces_of(offsets)
     pieces: list[Any] = [None] * (len(bounds) - 1)
 
@@ -398,7 +405,10 @@ def translate(
 
 
 def distinct(codes: AnyArray, starts: Ints, stops: Ints) -> tuple[NDArray[np.uint32], Ints]:
-    """Number spans by content, in order of first occurrence; index of the first span of each number."""
+    """Number spans by content, in order of first occurrence.
+
+    Returns the number of each span, and for each number the index of its first span.
+    """
     if use_numpy(len(starts) + len(codes)):
         number: dict[bytes, int] = {}
         bounds = zip(starts.tolist(), stops.tolist(), strict=True)
@@ -480,7 +490,10 @@ def _slot(key, size):
 
 @njit(nogil=True, cache=True)
 def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, n):
-    """Number spans until half the slots are used; return the next span, and how many numbers there are."""
+    """Number spans until half the slots are used; return the next span, and how many numbers there are.
+
+    The key of a short span is its content behind a bit that marks its length; of a long span, a hash.
+    """
     last, bits = len(slots) - 1, np.uint64(8 * codes.itemsize)
     for i in range(begin, len(starts)):
         start, size = starts[i], stops[i] - starts[i]

@@ -27,7 +27,10 @@ _NONE = len(GROUPS)
 def residue_groups(
     codes: NDArray[np.unsignedinteger], offsets: Ints, alphabet: NDArray[np.uint32]
 ) -> NDArray[np.uint8]:
-    """Group of every character of the arrays of `Documents`, as an index into `GROUPS`."""
+    """Group of every character of some texts, as an index into `GROUPS`.
+
+    Takes the arrays of the characters' `Documents`.
+    """
     group_of = np.array([_CODE_OF.get(point, _NONE) for point in alphabet.tolist()] + [_NONE], np.uint8)
     groups: NDArray[np.uint8] = group_of[codes]
     if (groups == _NONE).any():
@@ -110,7 +113,11 @@ def locate(text: str, tokens: Sequence[str]) -> Spans:
 
 
 def align(folded: str, text: str) -> Spans:
-    """Spans of the characters of a case-folded text in the original; proportional if they do not match."""
+    """Spans of the characters of a case-folded text in the original text.
+
+    The expansion of a character ("ß" to "ss") shares its span. If the texts do not match, spans are assigned
+    proportionally.
+    """
     n, m = len(folded), len(text)
     at = np.arange(n)
     if n == m and folded in (text, text.casefold()):

@@ -52,7 +52,10 @@ def fit_maps(method: str, decision: Floats, codes: Ints, weight: Floats | None) 
 def _one_against_the_rest(
     decision: Floats, codes: Ints, weight: Floats | None
 ) -> Iterator[tuple[Floats, Bools, Floats | None]]:
-    """Values, membership and weights for each map; all classes together for one that was never tested."""
+    """Decision values, membership in the class, and weights, for each map.
+
+    A class that was never tested has no values: its map is fitted to all other classes together.
+    """
     if decision.ndim == 1:
         yield decision, codes == 1, weight
         return

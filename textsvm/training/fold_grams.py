@@ -64,7 +64,11 @@ class FoldTask:
 
 
 class FoldGrams:
-    """Grams of the same examples and kernel, fitted to all or to training parts; or features, by a `plan`."""
+    """Grams of the same examples and kernel, fitted to all examples or to training parts.
+
+    `settings` give device and memory limit; `whole` is the Gram of all examples if it exists already; `terms`
+    caches Grams of terms that other kernels share; a `plan` for features replaces Grams by features.
+    """
 
     def __init__(
         self,
@@ -196,7 +200,11 @@ def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> Te
 def decide_folds(
     settings: Settings, examples: object, task: FoldTask, most_seconds: float = inf, documents: Any = None
 ) -> list[Floats]:
-    """Decision values of the test part of each fold; TooMuchWork if over `most_seconds` are predicted."""
+    """Decision values of the test part of each fold; TooMuchWork if more than `most_seconds` are predicted.
+
+    `examples` are validated, and `documents` encoded if they are given. Values come from the Gram of the
+    fold, or its features: weights of all features take memory for each machine.
+    """
     with settings.at_work(devices.select(settings.device)):
         encoded = settings.source.encode(examples) if documents is None else documents
         grams = grams_of(settings, with_classes(encoded, task.target), task)
@@ -226,7 +234,10 @@ def train_and_test(
     seconds: dict[str, float],
     progress: StageProgress | None = None,
 ) -> FoldResults:
-    """Train every model on every fold (`solve_folds`), and decide the test parts; adds to `seconds`."""
+    """Train every model on the training part of every fold (`solve_folds`), and decide the test part.
+
+    The times of "gram", "solve" and "score" are added to `seconds`.
+    """
     workers, parts = current(), grams.sharing(task.folds)
     if (
         workers is not None
@@ -270,7 +281,10 @@ def _in_turn(
 
 
 def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: FoldTask) -> float:
-    """Predicted seconds on a core for all machines, and for what every part computes again."""
+    """Predicted seconds on a single core for all machines, and a Gram or the features of every part.
+
+    Features are counted once, and so are the values of terms that do not learn.
+    """
     examples, parts = grams.examples, len(grams.sharing(task.folds))
     if not grams.from_features:
         seconds = solving_seconds(all_settings, task.target, task.folds)
@@ -342,7 +356,11 @@ def solve_folds(
     weight: Floats | None,
     progress: Progress | None = None,
 ) -> list[list[Machines]]:
-    """Train every model on the training part of every fold, on the same Gram; machines [model][fold]."""
+    """Train every model on the training part of every fold, on the same Gram; machines [model][fold].
+
+    On each fold, settings that differ only in C are solved in ascending C, each from the solution of the
+    previous. All other problems are solved together. The first model's tol, max_iter and duality_gap apply.
+    """
     chains = [(chain, fold) for chain in paths_along_c(all_settings) for fold in range(len(folds))]
     paths = [
         [problem_of(all_settings[k], target, folds[fold][0], weight) for k in chain] for chain, fold in chains

@@ -96,7 +96,12 @@ def report_leaks(
 def make_folds(
     cv: Any, target: Target, groups: ArrayLike | None = None, repeats: int = 1, random_state: int | None = 0
 ) -> list[Fold]:
-    """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices."""
+    """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices.
+
+    A number of folds means shuffled folds, stratified by class (not for regression and several labels per
+    document). Documents of the same group, of `target` or `groups`, are never on both sides of a fold, nor
+    are copies if that is possible.
+    """
     n, copies = len(target.values), target.copies
     numbers = merge_groups(target.groups, None if groups is None else as_groups(groups, n))
     if not is_whole(repeats) or repeats < 1:
@@ -159,7 +164,11 @@ def as_groups(groups: ArrayLike, n: int) -> Ints:
 def shuffle_split(
     n: int, share: float, seed: int, labels: Sequence[Any] | None = None
 ) -> tuple[list[int], list[int]]:
-    """Draw a stratified test part of a share of n documents, as scikit-learn's `train_test_split` does."""
+    """Draw a test part of a share of n documents; ascending indices of the training and the test part.
+
+    Equal to scikit-learn's `train_test_split`. With labels it is stratified, and both parts need room for a
+    document of each class.
+    """
     random, n_test = np.random.RandomState(seed), ceil(share * n)
     if labels is None:
         order = random.permutation(n)
@@ -192,7 +201,11 @@ def _stratified_sizes(sizes: Ints, total: int, random: np.random.RandomState) ->
 
 
 class NumberedFolds:
-    """k shuffled folds, stratified by class, with every class in every training part; groups stay whole."""
+    """k shuffled folds, stratified by class, with every class in every training part.
+
+    Groups, numbered from 0, and copies stay together. Raises InputError if two folds are impossible, or fewer
+    than two classes could be tested.
+    """
 
     def __init__(self, k: int, target: Target, groups: Ints | None, copies: Ints | None = None) -> None:
         if k < 2:

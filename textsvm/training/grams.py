@@ -105,7 +105,10 @@ def requested_memory(settings: Settings, n: int, device: Device) -> int | str | 
 def features_of(
     kernel: Kernel, documents: Any, problem: Problem, tol: float, device: Device, memory: int = 0
 ) -> FeatureCase:
-    """Size and cost of training from features; the size on disk if `memory` may not suffice."""
+    """Size and cost of training from features, for the planner.
+
+    Predicting the size on disk takes a pass over the texts, so it is left out if `memory` certainly suffices.
+    """
     machines, numbers, passes = n_machines(problem), reads_numbers(kernel), None
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
     of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
@@ -169,7 +172,10 @@ def fit_and_prepare(
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> PreparedRows:
-    """Fit a kernel to all documents, and build its features or its Gram as planned; adds to `seconds`."""
+    """Fit a kernel to all documents, and build its features if that is planned, else its Gram matrix.
+
+    The wall time of each stage is added to `seconds`.
+    """
     clock = time.perf_counter()
     require_memory(kernel, documents, plan, device)
     if plan.way == "features":

@@ -57,7 +57,10 @@ def check_bound(bound: object) -> None:
 
 
 def near_duplicates(gram: Gram, bound: float = ALIKE, progress: Progress | None = None) -> Ints:
-    """Group of each document, from 0: pairs with at least this normalised kernel value are connected."""
+    """Group of each document, shape (n,), from 0: near-duplicates are connected directly or through others.
+
+    `bound` is the least normalised kernel value of near-duplicates, above 0 and at most 1.
+    """
     check_bound(bound)
     return groups_of(gram.n, (pairs[:2] for pairs in similar_pairs(gram, _least(bound), progress)))
 
@@ -97,7 +100,11 @@ def held_out_leak(
     bound: float | None = None,
     progress: Progress | None = None,
 ) -> Leak:
-    """Held-out documents with a near-duplicate among the training documents of a model or estimator."""
+    """Held-out documents with a near-duplicate among the training documents of a model.
+
+    `model` is a `TrainedModel` or a fitted estimator. The default bound is the kernel's. In the result `test`
+    are indices of `held`, and `train` of `training`.
+    """
     trained = as_model(model)
     assert trained.kernel is not None
     kernel, reader = trained.kernel.structure.near_duplicate_kernel, trained.reader

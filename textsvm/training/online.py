@@ -21,7 +21,11 @@ from textsvm.training.targets import as_classes, as_known
 
 
 class OnlineLearner:
-    """Learns and unlearns texts, at the optimum for the texts that are left; begins with those of `model`."""
+    """Learns and unlearns texts; after each call it is at the optimum for the texts that are left.
+
+    `model` is that of an OnlineSVC, whose texts are known already; it does not change. `warning` is the
+    category of the warning that the solver did not converge.
+    """
 
     def __init__(
         self,

@@ -38,7 +38,11 @@ def as_target(settings: Settings, y: object, n: int) -> Target:
 def problem_of(
     settings: Settings, target: Target, index: Ints, sample_weight: Floats | None = None
 ) -> Problem:
-    """The learning problem of the rows `index` of n examples; InputError if there is nothing to learn."""
+    """The learning problem of the rows `index`; InputError if there is nothing to learn from them.
+
+    `target` and `sample_weight`, shape (n,), are of all n examples; class weights count these rows only.
+    Labels that none or all of the rows have are left out.
+    """
     if isinstance(settings, ClassifierSettings):
         return classification(settings, target, index, sample_weight)
     if isinstance(settings, MultilabelSettings):

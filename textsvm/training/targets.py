@@ -152,7 +152,11 @@ def weights_of(index: Ints, sample_weight: Floats | None) -> Floats:
 
 
 def class_factors(class_weight: object, classes: AnyArray, totals: Floats) -> Floats:
-    """Factor of C for each class; "balanced" gives each the same total weight and keeps the sum over all."""
+    """Factor of C for each class, shape (n_classes,), given the sum of sample weights of each class.
+
+    "balanced" gives every class the same total weight and keeps the sum over all classes; classes that a dict
+    does not name have the factor 1. A dict that names all classes may name others, as scikit-learn's may.
+    """
     if class_weight is None:
         return np.ones(len(classes))
     if not isinstance(class_weight, Mapping):

@@ -54,7 +54,10 @@ def out_of_fold_values(
 
 
 def choose_thresholds(decision: Floats, truth: AnyArray) -> Floats:
-    """Threshold of each label from out-of-fold values and truth, (n, n_labels); NaN is ignored."""
+    """Threshold of each label, shape (n_labels,), from out-of-fold decision values and truth, (n, n_labels).
+
+    A document gets labels with values above it. NaN, of a label without a machine or unknown, is ignored.
+    """
     n_labels = range(truth.shape[1])
     return np.mean(
         [[_best(decision[rows, a], truth[rows, a]) for a in n_labels] for rows in _subsets(len(decision))],

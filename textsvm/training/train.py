@@ -132,7 +132,10 @@ def train(
     progress: StageProgress | None = None,
     groups: ArrayLike | None = None,
 ) -> TrainedModel:
-    """Train a model, with the arguments of `textsvm.SVC.fit`; `y` is None for novelty detection."""
+    """Train a model, with the arguments of `fit` of the estimator with these settings (`textsvm.SVC.fit`).
+
+    `y` is None for novelty detection. Raises InputError if a setting, an example or a target is invalid.
+    """
     if isinstance(settings, CalibrationSettings):
         settings.check()  # the device is that of the classifier, which may be none
     model = devices.run_on(
@@ -150,7 +153,11 @@ def decide_test_part(
     settings: ClassifierSettings, examples: Callable[[Ints], Any], labels: Sequence[object], fold: Fold,
     groups: Ints | None, documents: Any = None,
 ) -> tuple[Floats, AnyArray]:  # fmt: skip
-    """Decision values and predictions of the test part of a fold by a model of its training part."""
+    """Decision values and predictions of the test part of a fold by a model of its training part.
+
+    `examples` selects examples by their indices, `groups` are those of all examples, and `documents` these,
+    encoded, if they are given. No values depend on the number of threads of BLAS.
+    """
     train, test = fold
     rows = np.sort(np.concatenate(fold))
     if settings.scoring != "accuracy":  # the offsets of a rule are learnt by a whole training
@@ -223,7 +230,10 @@ def read_training_data(
     settings: Settings, X: object, y: object, sample_weight: ArrayLike | None, positive: object = None,
     groups: ArrayLike | None = None,
 ) -> tuple[Any, Target, Floats | None]:  # fmt: skip
-    """Check settings, examples, targets (`positive` of two, for metrics), weights and groups of a user."""
+    """Check settings, and examples, targets, weights and groups of a user.
+
+    `positive` is the positive class of two, for metrics.
+    """
     settings.check()
     check_compute(settings)
     examples = settings.source.validate(X)
@@ -298,7 +308,10 @@ def choose(training: TrainingState) -> None:
 
 
 def _choose_default(training: TrainingState, settings: ClassifierSettings) -> None:
-    """Kernel, C and loss of "auto" or "fast", by trials within `time_budget`."""
+    """Kernel, C and loss of "auto" or "fast", by trials within `time_budget`.
+
+    The loss is hinge if machines with the squared hinge loss cannot be trained.
+    """
     clock, problem, target = time.perf_counter(), training.problem, training.target
     assert isinstance(problem, Classification)
     examples = training.examples
@@ -364,7 +377,10 @@ def _defaults_for(
 def _parts_for(
     settings: ClassifierSettings, examples: object, default_for: Callable[[tuple[str, ...]], Candidate]
 ) -> dict[str, tuple[float, Kernel]]:
-    """Kernels whose weights are chosen, by name, and weights without a choice: of columns, of an encoder."""
+    """Kernels whose weights are chosen, by name, and their weights without a choice.
+
+    Of a table the default of each of several columns of texts, and a kernel of each other column; an encoder.
+    """
     parts, columns = dict[str, tuple[float, Kernel]](), tuple[str, ...]()
     if isinstance(examples, InputTable):
         columns = examples.text_names
@@ -543,10 +559,12 @@ def with_bias(machines: Machines, addition: Any) -> Machines:
 
 
 def rare_class_bias(totals: Floats, n: int) -> Floats:
-    """Additions to the biases of one-vs-rest machines for n texts, by the `totals` of weights of the classes.
+    """Additions to the biases of one-vs-rest machines that favour rare classes, shape (n_machines,).
 
-    A machine decides its own support vectors with their dual variables, which are larger in rare classes, and
-    new texts without them: the more so, the fewer texts there are (reports/learning_curves.md).
+    `totals` are the sums of the weights of the classes, and n is the number of texts. A machine decides its
+    own support vectors with their dual variables, which are larger in rare classes, and new texts without
+    them: the more so, the fewer texts there are (reports/learning_curves.md). The addition grows with
+    sqrt(1 / n) down to 100 texts.
     """
     logs, rare = np.log(totals), RARE_CLASS_BIAS * np.sqrt(np.clip(RARE_CLASS_TEXTS / n, 1, 10))
     if len(logs) == 2:
@@ -563,7 +581,10 @@ def default_bias(problem: Problem) -> Floats | float:
 
 
 def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Floats:
-    """Out-of-fold values of all examples (near-copies together), for offsets; NaN for a weight of 0."""
+    """Out-of-fold decision values of all examples, for offsets; NaN for examples of weight 0.
+
+    With the default kernels near-copies of a text are in the same fold.
+    """
     target, weight = training.target, training.weight
     fixed = replace(settings, scoring="accuracy", time_budget=None, encoder=None)
     if choice := training.choice:  # kernel, C and loss of "auto" or "fast"
@@ -586,7 +607,11 @@ def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Float
 def scaled(
     rule: Rule, decision: Floats, labels: object, weight: object = None, offsets: Floats | None = None
 ) -> Rule:
-    """The rule with probabilities that fit out-of-fold decision values, where tested, moved by `offsets`."""
+    """The rule with probabilities that fit out-of-fold decision values, moved by `offsets` of classes.
+
+    Values of NaN, without a test, are ignored. A rule that is no plain `ClassRule`, or has probabilities,
+    stays as it is.
+    """
     columns = by_class(decision)
     if type(rule) is not ClassRule or rule.scale is not None or columns.shape[1] != len(rule.classes):
         return rule
@@ -637,7 +662,10 @@ def assemble(
     rule: Rule | None = None,
     **facts: Any,
 ) -> TrainedModel:
-    """The model of solved machines, by default with a plain rule; `facts` are for its record."""
+    """The model of solved machines, by default with a rule that has learnt nothing from held-out values.
+
+    `facts` are entries of its record.
+    """
     used = np.flatnonzero((machines.coef != 0).sum(axis=0))
     support, coef = machines.index[used], machines.coef[:, used]
     coef = coef if scipy_sparse(coef) else np.ascontiguousarray(coef)

@@ -352,7 +352,10 @@ def _add_characters(out: _Writer, tables: CharacterTables) -> int:
 
 @lru_cache(maxsize=6)
 def two_stages(tables: CharacterTables) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
-    """Number of each block of code points (classes, then orders), and the different blocks."""
+    """Number of each block of code points, up to the last with a property; and the different blocks.
+
+    A block is a row of classes and then orders.
+    """
     rows = np.concatenate([tables.classes.reshape(-1, BLOCK), tables.orders.reshape(-1, BLOCK)], axis=1)
     blocks, numbers = np.unique(rows, axis=0, return_inverse=True)
     last = int(np.flatnonzero(rows.any(axis=1))[-1])

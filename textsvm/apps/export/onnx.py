@@ -54,7 +54,10 @@ PADDING = -2  #: Number of padding
 
 
 class Graph:
-    """Nodes of an ONNX graph: ``g.Add(a, b)`` adds one and returns the name of its output."""
+    """Nodes of an ONNX graph: ``g.Add(a, b)`` adds a node and returns the name of its output.
+
+    Inputs are names of values, numbers or arrays. Bodies of loops share the constants of the whole graph.
+    """
 
     def __init__(self, whole: Graph | None = None) -> None:
         self.nodes: list[Any] = []
@@ -161,7 +164,10 @@ class Graph:
 
 
 class Characters:
-    """The characters of a model: those that the normal form changes come first, combining ones next."""
+    """The table of characters of a model: their numbers, classes and images.
+
+    Characters that the normal form changes have the first numbers, combining characters the next.
+    """
 
     def __init__(self, plain: PlainModel) -> None:
         self.form, form = plain.text, plain.text.normalise

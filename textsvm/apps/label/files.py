@@ -77,7 +77,12 @@ class PageError(InputError):
 
 
 class Journal:
-    """Answers of a corpus, locked against other processes until `close`; `replace` begins the labels anew."""
+    """Answers of a corpus, locked against other processes until `close`.
+
+    `path` is that of the file of labels; with `replace` it is replaced if it has no journal. `multilabel`,
+    whether answers are lists of labels, must not change from run to run. InputError if the journal is in use,
+    damaged, of other answers, or missing beside a file of labels.
+    """
 
     def __init__(self, path: Path, multilabel: bool, replace: bool = False) -> None:
         self.path, self.journal_path = path, journal_of(path)
@@ -195,7 +200,10 @@ class Journal:
             self.answers[answer.id] = decided
 
     def decided(self, name: str) -> JournalEntry | None:
-        """The answer that counts: a decision, or that of most people, named ones first."""
+        """The answer to a text that counts: a decision, or that of most people; a tie has no label.
+
+        Answers without a name count if no named person has answered.
+        """
         named = [own[name] for voice, own in self.own.items() if voice and name in own]
         entries = named or [own[name] for own in (self.own[None],) if name in own]
         if not entries:
@@ -304,7 +312,10 @@ class Journal:
         return self.path.is_file() and self.path.stat().st_size == self._n_bytes
 
     def _label_lines(self, answers: Iterable[JournalEntry], text: Callable[[str], str]) -> Iterator[str]:
-        """Lines of the file of labels, with parts and all answers; the label of a tie is null."""
+        """Lines of the file of labels, with the part: test, copy for near-copies of its texts, or train.
+
+        Of several people it has all answers, and the label with the most answers; that of a tie is null.
+        """
         named = bool(self.people)
         for answer in answers:
             of_people = self.answers_of_people(answer.id) or {"": answer} if named else {}

@@ -94,9 +94,12 @@ class Learner:
     """Choose texts to label, and learn from the answers.
 
     `refresh` trains and ranks. It may run in another thread while the other methods are called, which use the
-    latest complete ranking. `strategy` is a key of `strategies.STRATEGIES`, and "relevance" if `relevant` is
-    the label whose texts are searched for. `random_share` is the probability with which the next text is
-    drawn at random from all texts without a label.
+    latest complete ranking.
+
+    `texts` may be read on demand, and answers may add to `labels`; with `multilabel` a text has any number of
+    labels. `strategy` is a key of `strategies.STRATEGIES`, and "relevance" if `relevant` is the label whose
+    texts are searched for. `random_share` is the probability with which the next text is drawn at random from
+    all texts without a label, `seed` that of all random choices; `encoder` is as of `textsvm.Encoder`.
     """
 
     def __init__(
@@ -148,10 +151,12 @@ class Learner:
         self.labels = [other for other in self.labels if other != label]
 
     def answer(self, index: int, label: Answer, at_random: bool = False) -> list[int]:
-        """Label a text; None means unsure: it is not shown again, and keeps an earlier label.
+        """Label a text; a label may replace an earlier label.
 
-        `at_random` says whether the text was proposed as "random"; that of the first label counts. The result
-        are near-copies that get the same label, without one or with the earlier label of this text.
+        With several labels per text `label` is a list. None means unsure: the text is not shown again, and
+        keeps an earlier label. `at_random` says whether the text was proposed as "random"; that of the first
+        label counts. The result are near-copies without a label, or with the earlier label of this text,
+        which get the same label; `retract` undoes each.
         """
         labels = self._checked(index, label)
         if self._answers.get(index) is not None:
@@ -191,7 +196,11 @@ class Learner:
         self._changes += 1
 
     def restore(self, answers: Iterable[tuple[int, Answer, bool]], copies: Mapping[int, int] = {}) -> None:
-        """Take over earlier answers: index, label, and whether drawn at random; and near-copies."""
+        """Take over earlier answers: index, label, and whether the text was drawn at random.
+
+        The answers are in the order of the first answers; `copies` are near-copies and their originals.
+        `refresh` learns them.
+        """
         for index, label, at_random in answers:
             labels = self._checked(index, label)
             if index in self._answers:
@@ -429,7 +438,10 @@ class Learner:
         return candidates.index[rank(self.strategy, candidates, AHEAD)].tolist()
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:
-        """Near-copies of texts that are shown next, with the same marks, which often decide a label."""
+        """Near-copies in the pool of texts that are shown next.
+
+        They have the same digits, punctuation and symbols, which often decide a label.
+        """
         near = self._pool.products(ColumnWeights.of(self._pool.rows_of(shown), np.eye(len(shown)))) >= ALIKE
         copies = {}
         for index, column in zip(shown, near.T, strict=True):
@@ -445,7 +457,10 @@ def _codes(keys: Iterable[object]) -> Ints:
 
 
 def _left_out(gram: NDArray[np.float32], machine: Machine, rows: Ints, copies: Sequence[Ints]) -> Floats:
-    """Values, by a machine of the texts `rows`, of n labelled texts without each and its near-copies."""
+    """Values of n labelled texts by a machine of the texts `rows`, without each text and its near-copies.
+
+    `gram` has shape (n, len(rows)).
+    """
     values = np.asarray(gram @ machine.coef + machine.bias)
     values[rows] = machine.left_out
     for group in copies:

@@ -104,7 +104,11 @@ class Machine:
         cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False,
         relevant: int | None = None, factor: Floats | float = 1, prior: float | None = None,
     ) -> Machine:  # fmt: skip
-        """Train on the matrix and labels of n texts; `factor` multiplies C; by default the best prior."""
+        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
+
+        `relevant` is the column of the label whose texts are searched for, `factor` multiplies C; without a
+        `prior` the best is chosen.
+        """
         ridge = 1 / C if relevant is None else np.where(target[:, relevant] > 0, *SEARCH_RIDGES)
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
         constant = float(relevant is not None)
@@ -172,7 +176,10 @@ def _loss(values: Floats, target: Floats, multilabel: bool) -> float:
 
 
 class Pool:
-    """Feature rows of texts in a random `order`, with products as kernel values, and vectors of the first."""
+    """Feature rows of texts, with kernel values as their products, and vectors of the first of them.
+
+    `order` is a random order of the texts, shape (n,); the pool is a beginning of it.
+    """
 
     def __init__(self, texts: Sequence[str], order: Ints, encoder: object = None) -> None:
         self.texts = texts

@@ -71,7 +71,11 @@ class Desk:
 
 
 class Session:
-    """Labelling of a corpus; `shared` is the share of texts for two people, `suggestions` labels by id."""
+    """Labelling of the texts of a corpus.
+
+    `shared` is the share of texts for two people (None: `SHARED`, and names are not asked for);
+    `suggestions` are labels by id.
+    """
 
     def __init__(
         self, corpus: Corpus, journal: Journal, learner: Learner, shared: float | None = None,
@@ -451,7 +455,10 @@ class Session:
             return {"state": self.overview(self._person(by)[0])}
 
     def add_labelled(self, texts: Sequence[LabelledText]) -> int:
-        """Record labels of a file for equal texts without an answer; number of these texts."""
+        """Record labels of the texts of a file; number of texts of the corpus that got a label.
+
+        Texts are recognised by their content, and equal texts by their ids. Texts with an answer keep it.
+        """
         labelled = {files.text_digest(text.text): text for text in texts}
         same = {(text.id, files.text_digest(text.text)): text for text in texts}
         several, answers = self.learner.multilabel, []
@@ -536,7 +543,10 @@ class Session:
         return {"entries": entries, "next": None}
 
     def judge_suggestions(self) -> Json:
-        """Share of right suggestions of random texts; its lower bound gives the weight of the others."""
+        """Share of right suggestions of random texts, labelled without them, and the weight of the others.
+
+        The weight is 0 up to the agreement by chance, 1 if all are right, by the lower end of the interval.
+        """
         with self._lock:
             pairs = [
                 (tuple(sorted(self._suggestions[name])), tuple(sorted(names_of(entry.label))))

@@ -64,7 +64,12 @@ class Candidates:
         return np.asarray(1 - two[:, 1] + two[:, 0])
 
     def cover(self, weight: Floats, n: int) -> Ints:
-        """Greedy facility location: n of at most `MOST` random candidates; `weight` has shape (m,)."""
+        """Greedy facility location: n of at most `MOST` random candidates.
+
+        Each raises the weighted sum, over these candidates, of the similarity to the most similar labelled or
+        chosen text. The similarity is the kernel value, centred on these candidates, if it is positive.
+        `weight` has shape (m,).
+        """
         sample = np.sort(self.rng.permutation(len(self.index))[:MOST])
         index, weight = self.index[sample], weight[sample]
         kernel, covered = self.similarity(index, index), np.zeros(len(sample), np.float32)
@@ -150,7 +155,12 @@ class Retrieval:
 
 
 def retrieval(relevant: Bools, values: Floats, unlabelled: Floats, n_outside: int) -> Retrieval:
-    """Judge whether enough relevant texts are labelled, by values of machines without the text."""
+    """Judge whether enough relevant texts are labelled.
+
+    `relevant` are the answers, in their order, and `values` the decision values of these texts by machines
+    without them. `unlabelled` are values of the other texts of the pool; `n_outside` is the number of texts
+    without a label outside the pool.
+    """
     n, n_found = len(relevant), int(relevant.sum())
     n_unlabelled = len(unlabelled) + n_outside
     if n_found in (0, n) or not n_unlabelled:
@@ -169,13 +179,20 @@ def retrieval(relevant: Bools, values: Floats, unlabelled: Floats, n_outside: in
 
 
 def _unlikely(n_found: int, recall: float, latest: Floats, rest: float) -> bool:
-    """Whether so few relevant texts among the latest answers are unlikely at a lower recall."""
+    """Whether so few relevant texts among the latest answers are unlikely if the recall is lower.
+
+    `latest` are sums of probabilities of these answers, with 0, 1, ... relevant texts, `rest` of the others.
+    """
     k, hits = int(n_found / recall + 1e-9) + 1 - n_found, np.arange(len(latest))
     return bool(bdtr(hits, k + hits, latest / (latest + rest)).min() <= LEVEL)
 
 
 def labels_per_point(curve: Sequence[tuple[int, float]]) -> float | None:
-    """Labels for one more percent of accuracy, by the power law error = b n^-c; None if it is unknown."""
+    """Labels that one more percent of accuracy would cost, by a power law; None if it is unknown.
+
+    `curve` has the number of labels and the accuracy of each point. The law is error = b n^-c, without a term
+    for the error that no number of labels removes: near that error it promises too much.
+    """
     if len(curve) < 3:
         return None
     sizes, accuracy = np.array(curve, np.float64).T

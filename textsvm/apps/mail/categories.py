@@ -90,7 +90,10 @@ class Categories:
         return decision._replace(category=name, category_score=max(score, PROBABLE))
 
     def _current(self, store: Lessons, *, train: bool = True) -> dict[str, WeightVector]:
-        """The models of the store, or earlier ones if these are not written; without, `train` makes them."""
+        """The models of the store, or earlier ones if these are not written yet.
+
+        Without earlier models, they are trained here if `train` is true.
+        """
         state = store.state
         if state != self._models[0]:
             stored = {name: read_weights(self._file(name), state[1]) for name in _names(store)}

@@ -122,7 +122,10 @@ def _centre(values: Floats, spam: Bools) -> float:
 
 
 def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
-    """The sigmoid of `values` of mails as if not learnt; without mails of both kinds its slope is `PRIOR`."""
+    """The sigmoid of maximum a posteriori likelihood; without mails of both kinds its slope is `PRIOR`.
+
+    `values` are decision values of mails as if they had not been learnt; `spam` are bools.
+    """
     values, spam = np.asarray(values, np.float64), np.asarray(spam, bool)
     n_spam = int(np.count_nonzero(spam))
     n_ham = len(spam) - n_spam
@@ -159,7 +162,11 @@ class DecisionModel(NamedTuple):
 
 
 def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -> DecisionModel:
-    """Read the decision model of a store, inside `Lessons.reading`; a stale file of weights is replaced."""
+    """Read the decision model of a store, inside `Lessons.reading`.
+
+    The weights come from their file. If it is stale, they are the argument `weights` (of the store's
+    state) or the sum over the support vectors, and are written to the file.
+    """
     check_features(lessons)
     path = lessons.path.with_name("weights")
     stored = features.read_weights(path, lessons.state[1])

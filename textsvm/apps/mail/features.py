@@ -71,7 +71,11 @@ _TOKEN = re.compile(rb"[a-z0$!'\x80-\xff][a-z0$!'._\-\x80-\xff]*[a-z0$!'\x80-\xf
 
 
 def features(text: str) -> tuple[Keys, Values]:
-    """Ascending keys of the features of the text of a mail, and their values, equal in each block."""
+    """Ascending keys of the features of the text of a mail, and their values, equal in each block.
+
+    Keys of 4-mers are those of `textsvm.text.byte_pmers`; keys of header fields have the bit
+    `HEADER`, hashed words the bit `WORD`.
+    """
     fields, body = _blocks(text)
     words = sorted({_word_key(word) for word in set(_TOKEN.findall(body))})
     blocks = [byte_pmers(body, P), byte_pmers(fields, P) | np.uint64(HEADER), np.array(words, np.uint64)]
@@ -168,7 +172,11 @@ def word_contributions(text: str, weights: WeightVector) -> list[tuple[str, floa
 
 
 def character_contributions(text: str, weights: WeightVector) -> tuple[str, Floats]:
-    """The part of a text that is read, and the contributions of its characters, which add up to <w, x>."""
+    """The part of a text that is read, and the contribution of each character to the decision value.
+
+    The term w_u x_u of a feature u is divided equally among its occurrences and among their bytes, so that
+    the contributions add up to <w, x>.
+    """
     keys, values = features(text)
     terms = weights.of(keys) * values
     fields, body = _split(text)

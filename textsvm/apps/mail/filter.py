@@ -95,7 +95,10 @@ class Filter(AbstractContextManager["Filter"]):
     """A mail filter on the lessons of a folder.
 
     Threads may share a filter. While a thread learns, the others decide with the model of the last `refresh`,
-    or wait if there was none. The parameters and InputErrors are those of `Lessons`.
+    or wait if there was none. All methods raise the InputErrors of `Lessons`, and InputError if the store has
+    features of another version.
+
+    The parameters are those of `Lessons`.
     """
 
     def __init__(
@@ -206,7 +209,10 @@ class Filter(AbstractContextManager["Filter"]):
         return self.learn_all([data], kind) == 1
 
     def learn_all(self, messages: Iterable[bytes | RawMessage], kind: str) -> int:
-        """Learn messages, InputError if all are empty; return the number of new lessons."""
+        """Learn messages of a kind, a few in a transaction; return the number of new lessons.
+
+        Empty messages are skipped; InputError if all are empty.
+        """
         if kind not in KINDS:
             check_name(kind)
         emptiness = set[bool]()
@@ -267,7 +273,10 @@ class Filter(AbstractContextManager["Filter"]):
             return dropped or had_category
 
     def retrain(self) -> int:
-        """Train again on all lessons, with new features; repeated if other processes write meanwhile."""
+        """Train again on all lessons, with new features of the messages; return the number of lessons.
+
+        Other processes may write until the training is finished; it is repeated if they do.
+        """
         with self._change():
             try:
                 while not self._retrain_once():

@@ -155,6 +155,9 @@ _LESSONS = f"select {_ROW}, keys, weights, message from lessons left join bodies
 class Lessons:
     """The open store of a folder. Methods that write are called inside `writing`.
 
+    All methods raise InputError if there is no store, if the file belongs to another program or a newer
+    textsvm, is damaged or cannot be written, or if another process writes for longer than `LOCK_TIMEOUT`.
+
     `create` creates a missing store, which only its owner may read (0700, files 0600), with messages unless
     `texts` is false. `damaged` opens a damaged store for `intact`, without writing to it. With `categories`
     the kinds of the lessons are categories.
@@ -381,7 +384,11 @@ class Lessons:
         return self._lesson(row)
 
     def intact(self) -> Iterator[Lesson | None]:
-        """Lessons of a damaged store with an intact kind, and message or features; None for the others."""
+        """The intact lessons of a damaged store, with messages; then None for each other lesson.
+
+        A lesson is recovered if its kind and either its message or its features are undamaged; alpha is
+        recomputed.
+        """
         with self._translate_errors():
             self.sql.execute("begin")
         try:

@@ -235,7 +235,10 @@ def _shortened_piece(data: bytes, start: int, stop: int, room: int) -> bytes:
 
 
 def shortened(raw: RawMessage) -> bytes:
-    """The message without unread bytes, or the message itself if it would be cut at other boundaries."""
+    """The message without bytes of the body that `read_message` does not read; only the digest differs.
+
+    The message itself if it has so many boundaries that it would be cut at others.
+    """
     data = raw.data[: raw.end] + _cut(raw.data, raw.end)
     return data if _cut(data, 0) == _cut(raw.data, 0) else raw.data
 

@@ -151,8 +151,9 @@ class RawMessage:
     def digest(self) -> str:
         """SHA-256 in hexadecimal of the message without the changes of delivery and mail programs.
 
-        Ignored: fields in `DELIVERY` and `DELIVERY_PREFIXES`, the "From " line of an mbox and its quoting,
-        case of field names, runs of blanks in fields, CR LF or LF, and empty lines at the end.
+        Ignored: fields in `DELIVERY` and `DELIVERY_PREFIXES`, the "From " line of an mbox, case of field
+        names, folding and other runs of blanks in fields, CR LF or LF, empty lines at the end, and the
+        quoting of "From " as ">From " or ">>From ".
         """
         if self._digest:
             return self._digest
@@ -206,9 +207,11 @@ def marked(data: bytes | RawMessage, decision: Decision) -> bytes:
 
 
 def marked_pieces(message: RawMessage, decision: Decision) -> list[bytes | memoryview]:
-    """Views of the message, and new lines: the decision's fields at the end of the well-formed header.
+    """Pieces of the message with the decision in its header: uncopied views of the message, and new lines.
 
-    Earlier fields of these names are forged or stale and are removed. All other bytes stay.
+    X-Textsvm, X-Spam-Flag and the field of the category go to the end of the well-formed part of the header.
+    Earlier fields of these names, in any case, are forged or stale and are removed. All other bytes stay.
+    A message without a header gets a header and an empty line.
     """
     place = message.fields_end
     forged = _forged_fields(message)

@@ -440,9 +440,11 @@ YmFuYW5h
 class MessageReader:
     """Reads messages in processes, so that hostile mail does not hold the lock of this interpreter.
 
-    The constructor forks their parent, before there are threads and sockets. Each thread that reads has its
-    own process, which ends with the thread or the server, after a message of more than `SMALL` bytes, or
-    after `CPU_LIMIT`. If no process can be started, the server itself reads the messages.
+    The constructor forks their parent, before there are threads and sockets; a later upgrade of the package
+    on disk changes nothing. Each thread that reads has its own process, which ends with the thread or the
+    server, after a message of more than `SMALL` bytes, or after `CPU_LIMIT`. A request is the length of a
+    message and the message, an answer is `Message` as JSON. If no process can be started, `log` is called
+    once, and the server itself reads the messages.
     """
 
     def __init__(self, log: Callable[[str], None]) -> None:
@@ -522,7 +524,10 @@ def _answer(connection: socket.socket) -> None:
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening Unix socket for this user alone, in place of that of a server that holds no PATH.lock."""
+    """A listening Unix socket for this user alone; the socket of a dead server is replaced.
+
+    A running server holds a lock on the file PATH.lock.
+    """
     if len(os.fsencode(path)) > 107:
         raise InputError(f"{path} is too long for a socket (107 bytes); give a shorter --socket")
     with os_errors(f"cannot listen at {path}"):
@@ -593,9 +598,10 @@ def notify(state: str) -> None:
 
 
 def preload() -> None:
-    """Load everything that a request may need, by answering requests on a temporary store.
+    """Import and load everything that a request may need, by answering requests on a temporary store.
 
-    After an upgrade on disk an import would fail, or mix both versions. Errors are left to real requests.
+    A process whose package is replaced on disk (an upgrade) then goes on with the old version until it ends;
+    an import at a later time would fail, or mix both versions. Errors are left to the real requests.
     """
     with (
         suppress(InputError, OSError),
@@ -612,7 +618,10 @@ def preload() -> None:
 
 
 def learn_spool(mail: Filter, folder: Path, log: Callable[[str], None]) -> None:
-    """Learn the messages that clients left without a server (`client.leave`), the oldest first."""
+    """Learn the messages that clients left while there was no server (`client.leave`), the oldest first.
+
+    The folder is created for them. A message that is not learnt stays, and the log says why.
+    """
     with suppress(OSError):
         create_folder(folder, 0o700)
     n = 0
@@ -639,7 +648,11 @@ def serve(
     log: Callable[[str], None],
     interfaces: Sequence[Interface] = (),
 ) -> None:
-    """Serve listening sockets, and `interfaces` (`mail_servers`), until SIGTERM; then close the filter."""
+    """Serve these listening sockets until SIGTERM or SIGINT; then close the filter.
+
+    `interfaces` are other protocols (`mail_servers`): coroutine functions that take the `Server`, listen, and
+    return the function that stops them.
+    """
     server = Server(filter, log)
     sys.setswitchinterval(5e-5)  # the thread of the clients waits less for those that read messages
     return_freed_arrays(1 << 17, arenas=2)  # messages grow in place and are given back

@@ -122,7 +122,10 @@ class _Link(asyncio.SubprocessProtocol):
 
 
 class Service:
-    """Application, and context of its workers; `models` are paths by name, `say` gets the log."""
+    """Application, and asynchronous context in which its workers run.
+
+    `models` are paths by name; `say` is called with each line of the log.
+    """
 
     def __init__(
         self, models: dict[str, str], limits: RequestLimits, say: Callable[[str], None], hosts: Hosts

@@ -277,7 +277,10 @@ class Worker:
         self.max_texts, self.max_characters = 0, 0
 
     def run(self) -> None:
-        """Answer frames until the end of stdin, read between calls: a thread that reads would delay them."""
+        """Answer frames until the end of stdin.
+
+        They are read between calls: a thread that reads would delay the calls.
+        """
         received = bytearray()
         while True:
             until = time.perf_counter() + GOAL / 2
