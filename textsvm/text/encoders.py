@@ -37,9 +37,9 @@ from safetensors import numpy as arrays_file
 from textsvm.arrays import AnyArray, Arrays, Floats32, Ints, Json, first_true
 from textsvm.errors import InputError
 from textsvm.runtime import memory as host_memory
-from textsvm.runtime.compiled import scipy
+from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.files import cache_folder, try_lock
-from textsvm.runtime.parallel import Lock, Progress, report
+from textsvm.runtime.parallel import Lock, Progress, n_threads, report, run
 from textsvm.runtime.plain_json import unambiguous_json
 from textsvm.text.documents import Documents, batches, encode, split_words
 from textsvm.text.encoding import offsets_of
@@ -53,7 +53,7 @@ AT_A_TIME = 64
 WINDOW = 512  #: Number of tokens that an encoder reads if it does not say so
 MOST_BYTES = 256 << 20  #: Maximum cache size per encoder, in bytes
 _MAGIC = b"textsvm1"  #: Beginning of a file of the cache, with its version
-_HEAD, _RECORD = 16, 24  #: Bytes of its header, with the dimension, and of the digests before a vector
+_HEAD = 16  #: Length of its header: this beginning and the dimension
 #: Files on which vectors do not depend: of repositories, downloads, systems and interpreters.
 _IGNORED = re.compile(r"(^|/)(\.git|\.cache/|\.DS_Store$|README\.md$|[^/]*\.pyc$)")
 _NFKC = 18  #: Symbols of the longest normal form of a symbol, U+FDFA
@@ -223,8 +223,25 @@ class StaticEncoder(TextEncoder):
 
 def _sums(numbers: AnyArray, lengths: Ints, table: Floats32) -> Floats32:
     """Sums of rows of a table; row i of the result is the sum of the next ``lengths[i]`` numbered rows."""
-    ones, shape = np.ones(len(numbers), np.float32), (len(lengths), len(table))
-    return np.asarray(scipy.sparse.csr_array((ones, numbers, offsets_of(lengths)), shape) @ table)
+    sums, offsets = np.zeros((len(lengths), table.shape[1]), np.float32), offsets_of(lengths)
+    if use_numpy(len(numbers) * table.shape[1]):
+        for k in range(int(lengths.max(initial=0))):  # in the order of `_add_rows`: the same bits
+            longer = np.flatnonzero(lengths > k)
+            sums[longer] += table[numbers[offsets[longer] + k]]
+        return sums
+    step = -(-len(lengths) // (4 * n_threads()))
+    firsts = range(0, len(lengths), max(step, 64))
+    run(lambda a: _add_rows(a, min(a + firsts.step, len(lengths)), offsets, numbers, table, sums), firsts)
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(first, last, offsets, numbers, table, sums):
+    for i in range(first, last):
+        for k in range(offsets[i], offsets[i + 1]):
+            row = numbers[k]
+            for j in range(table.shape[1]):
+                sums[i, j] += table[row, j]
 
 
 def _digest(*parts: Any) -> str:
@@ -255,15 +272,11 @@ class VectorCache:
         self._vectors: dict[bytes, Floats32] = {}
         with suppress(OSError):
             data = b"" if path is None else path.read_bytes()
-            size = _RECORD + 4 * int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
-            for at in range(_HEAD, len(data) - size + 1, size) if data[: len(_MAGIC)] == _MAGIC else ():
-                key, check, vector = (
-                    data[at : at + 16],
-                    data[at + 16 : at + _RECORD],
-                    data[at + _RECORD : at + size],
-                )
-                if check == bytes.fromhex(_digest(key, vector)):
-                    self._vectors[key] = np.frombuffer(vector, np.float32)
+            if data[: len(_MAGIC)] == _MAGIC and len(data) >= _HEAD:
+                rows = np.frombuffer(data, *_records(data))
+                keys = [row.tobytes() for row in rows["key"]]
+                pairs = zip(keys, rows["check"].tolist(), rows["vector"], strict=True)
+                self._vectors = {key: v for key, check, v in pairs if check == _check(key, v)}
 
     def known(self, texts: Sequence[str]) -> dict[str, Floats32]:
         """The vectors of those texts that are in the cache."""
@@ -272,34 +285,47 @@ class VectorCache:
 
     def add(self, texts: Sequence[str], vectors: Floats32) -> None:
         """Keep vectors; a later process finds them even if this process is killed."""
-        added = dict(zip(map(_key, texts), vectors, strict=True))
-        self._vectors |= added
+        keys = list(map(_key, texts))
+        self._vectors.update(zip(keys, vectors, strict=True))
         if len(self._vectors) * vectors[0].nbytes > MOST_BYTES:
             self._vectors = dict(list(self._vectors.items())[len(self._vectors) // 2 :])
         if self._path is None:
             return
-        head, size = _MAGIC + vectors.shape[1].to_bytes(8, "little"), _RECORD + vectors[0].nbytes
+        head = _MAGIC + vectors.shape[1].to_bytes(8, "little")
+        rows = np.zeros(len(keys), _records(head)[0])
+        rows["key"], rows["vector"] = np.array(keys, "V16"), vectors
+        rows["check"] = [_check(key, vector) for key, vector in zip(keys, vectors, strict=True)]
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.touch(0o600)
             with self._path.open("r+b") as stream:
                 if try_lock(stream.fileno()):
                     # Append after the last whole record; a file with another header is written anew.
-                    same = stream.read(len(head)) == head
+                    same, size = stream.read(len(head)) == head, rows.dtype.itemsize
                     n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
                     if n * size > MOST_BYTES:
-                        added, n = self._vectors, 0
+                        stream.seek(len(head) + n // 2 * size)
+                        rest = np.frombuffer(stream.read((n - n // 2) * size), rows.dtype)
+                        rows, n = np.append(rest, rows), 0
                     stream.seek(0)
                     stream.write(head)
                     stream.truncate(stream.seek(len(head) + n * size))
-                    parts = ((key, vector.tobytes()) for key, vector in added.items())
-                    stream.write(
-                        b"".join(key + bytes.fromhex(_digest(key, vector)) + vector for key, vector in parts)
-                    )
+                    stream.write(rows.tobytes())
+
+
+def _records(data: bytes) -> tuple[Any, int, int]:
+    """Type of the records of a file, their number, and their place."""
+    d = int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
+    dtype = np.dtype([("key", "V16"), ("check", "<u8"), ("vector", "<f4", (min(d, 1 << 20),))])
+    return dtype, max(0, len(data) - _HEAD) // dtype.itemsize, _HEAD
 
 
 def _key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _check(key: bytes, vector: Floats32) -> int:
+    return int.from_bytes(blake2b(key + vector.tobytes(), digest_size=8).digest(), "little")
 
 
 class BatchEncoder(TextEncoder):
