@@ -232,7 +232,7 @@ def test_what_cannot_be_read_in_a_folder_is_skipped_and_said(store, tmp_path, la
     assert (result.exit_code, result.stderr.count("skipped: "), counts()[0]) == (0, 5, 40)
     result = call("classify", folder)
     assert (result.exit_code, result.stdout.count("\n")) == (3, 3)
-    assert "5 messages without a decision: " in result.stderr
+    assert "5 files without a decision: " in result.stderr
     for number in range(2, 9):
         (box / f"{number}").unlink(missing_ok=True)
         (box / f"{number}").symlink_to(tmp_path / "gone")

@@ -14,10 +14,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, VERSION, free_port, toy, until
 
+from textsvm.apps.mail import mail_servers
 from textsvm.apps.mail.client import FORGET, LEARN, Trouble, ask
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
@@ -136,6 +138,45 @@ def test_smtp_takes_one_recipient_for_each_message(between):
     assert [kept[1] for kept in next.kept] == [["b@example.org"], ["c@example.org"]]
 
 
+def test_a_small_message_sets_no_limit_for_the_next(between):
+    """Postfix sends several messages by one connection, each with its size."""
+    line, next, _ = between
+    for _ in range(2):
+        assert line.sendmail("a@example.org", ["b@example.org"], crlf(HAM), ["SIZE=1000"]) == {}
+        assert line.mail("a@example.org", ["SIZE=10000000"])[0] == 250
+        line.rset()
+    assert len(next.kept) == 2
+
+
+def test_a_milter_client_that_stops_within_a_large_message_ends_its_turn(monkeypatch, tmp_path):
+    monkeypatch.setattr(mail_servers, "CLIENT_TIMEOUT", 0.3)
+    part = b"B" + b"x" * 1_000_000
+
+    async def stop_within():
+        server = SimpleNamespace(large_turn=asyncio.Lock())
+        close = await mail_servers.milter(str(tmp_path / "milter"), server)
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "milter"))
+        for _ in range(3):
+            writer.write(len(part).to_bytes(4, "big") + part)
+            await writer.drain()
+        async with asyncio.timeout(20):
+            while not server.large_turn.locked():
+                await asyncio.sleep(0.01)
+            await server.large_turn.acquire()
+            await reader.read()  # the connection is closed
+        writer.close()
+        await close()
+
+    asyncio.run(stop_within())
+
+
+@pytest.mark.parametrize("name", ["a..b", "x" * 70])
+def test_hosts_that_no_name_server_knows(name):
+    """Python raises UnicodeError for them."""
+    mail_servers.check_next(f"{name}:10026", 10025, None, ["10025"])
+    mail_servers.check_next(f"{name}:10025", 10025, None, ["10025"])
+
+
 def test_nothing_is_taken_that_cannot_be_handed_on(between):
     line, next, close = between
     close()
@@ -179,7 +220,7 @@ def test_the_end_waits_for_the_answer_to_a_message_that_went_on(protocol, tmp_pa
 
 @pytest.mark.parametrize("protocol", ["smtp", "lmtp"])
 def test_large_messages_take_turns(protocol, tmp_path):
-    """So do messages without SIZE=; small ones wait for none of them."""
+    """Small ones, and the first without SIZE=, wait for none of them."""
     pytest.importorskip("aiosmtpd")
     taken, go, lmtp, port = threading.Event(), threading.Event(), protocol == "lmtp", free_port()
     connect = smtplib.LMTP if lmtp else smtplib.SMTP
@@ -208,13 +249,13 @@ def test_large_messages_take_turns(protocol, tmp_path):
     ):
         first = pool.submit(send, large)
         assert taken.wait(20)
-        waiting = [pool.submit(send, large), pool.submit(send_without_size, crlf(SPAM))]
+        waiting = pool.submit(send, large)
+        assert send_without_size(crlf(SPAM)) == [250]
         assert [send(crlf(UNSURE)) for _ in range(20)] == [{}] * 20
-        assert len(kept.kept) == 20
-        assert not any(sent.done() for sent in waiting)
+        assert len(kept.kept) == 21
+        assert not waiting.done()
         go.set()
-        assert first.result(20) == waiting[0].result(20) == {}
-        assert waiting[1].result(20) == [250]
+        assert first.result(20) == waiting.result(20) == {}
         assert len(kept.kept) == 23
 
 

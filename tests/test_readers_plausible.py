@@ -307,6 +307,15 @@ def test_a_first_row_with_a_missing_number_is_a_document(write):
         assert len(read_corpus(path, text="Betreff,Text", label="Kategorie")) == 40
 
 
+@pytest.mark.parametrize("first", [("2024-01-01T10:00:00", "2024-01-02T11:00:00"), ("1.5e+00", "2.5e-01")])
+def test_a_first_row_of_values_with_letters_is_a_document(write, first):
+    """Dates of ISO 8601 and exponents; and the same words in all columns of numbers."""
+    for cells in [first, ("prefer not", "prefer not")]:
+        rows = [[*row, *(first if i else cells)] for i, row in enumerate(TICKETS)]
+        path = write("t.csv", joined([[*HEADER, "created", "updated"], *rows]))
+        assert len(read_corpus(path, text="Betreff,Text", label="Kategorie")) == 40
+
+
 def test_empty_rows_at_the_end_are_no_failures(write):
     path = write("t.csv", joined([HEADER, *TICKETS]) + ";;;\n" * 3)
     batches = list(incoming_documents([path], text="Betreff,Text", failed=print, keep_invalid=True))

@@ -313,7 +313,8 @@ class _DocumentRows:
         roles = self._roles
         beside = [x for name, x in cells.items() if name not in roles["label"]]
         total = any(map(is_total, beside)) or any(map(SUBTOTAL.fullmatch, cells.values()))
-        is_read = not cells.keys().isdisjoint([*roles["text"], *roles["label"], *roles["target"]])
+        read = ("text", "label", "target", "numbers", "group")
+        is_read = any(not cells.keys().isdisjoint(roles.get(role, ())) for role in read)
         if len(cells) == 1 < len(row) - 1 and not (is_read or total or {*cells} & {*roles["id"]}):
             return FOOTNOTE if " " in min(beside) else None
         if total and cells.keys().isdisjoint(roles["text"]) and (self._needs_text or not is_read):
@@ -661,7 +662,8 @@ def _n_header_lines(rows: Sequence[Cells], names: Sequence[str]) -> int:
     if len(rows) < _ROWS_FOR_NAMES or 2 * len({*names} & {*rows[0]}) > len(names):
         return 0
     above = [cell for cell, *below in zip(*rows, strict=False) if all(map(is_value, below))]
-    return int(len(above) > 1 and all(_LETTER.search(x) and x.lower() not in MISSING for x in above))
+    words = all(_LETTER.search(x) and not is_value(x) and x.lower() not in MISSING for x in above)
+    return int(len({*above}) > 1 and words)
 
 
 def _begin_with_names(header: Sequence[str], rows: Sequence[Cells], delimiter: str | None) -> bool:

@@ -91,9 +91,10 @@ def open_filter(store: Path | None, *, create: bool = False, texts: bool = True)
 
     opened = Filter(store, create=create, texts=texts)
     if not texts and opened.lessons.holds_texts:
+        opened.close()
         raise InputError(
-            f"{opened.lessons.path} holds texts already, and --without-texts is for a new store; use "
-            "`textsvm mail export` and `textsvm mail import`"
+            f"{opened.lessons.path} holds texts already, and --without-texts is for a new store: "
+            "`textsvm mail export` this one, and `textsvm mail import` into a new folder"
         )
     return opened
 
@@ -450,7 +451,7 @@ def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: 
             for part, weight in reasons:
                 sys.stdout.write(f"  {weight:+.4f} {printable(repr(part))}\n")
     if skipped:
-        raise InputError(f"{plural(len(skipped), 'message')} without a decision: {skipped[0]}")
+        raise InputError(f"{plural(len(skipped), 'file')} without a decision: {skipped[0]}")
     return decision
 
 
@@ -513,7 +514,7 @@ def serve(
         sockets.append(server.listen_tcp(tcp))
     server.preload()
     paths = [Path(name) for name in map(server.address, sockets) if "/" in name]
-    if path not in paths and socket:
+    if passed and socket and path not in paths:
         console.warn(f"nothing answers at --socket {socket}: systemd passed other sockets")
     server.learn_spool(mail, (paths or [path])[0].with_name(client.SPOOL), console.say)
     if not all(mail.lessons.counts().values()):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
-from textsvm.apps.mail.server import LARGE, STOP_TIMEOUT, clear_socket, listen_tcp
+from textsvm.apps.mail.server import CLIENT_TIMEOUT, LARGE, STOP_TIMEOUT, clear_socket, listen_tcp
 from textsvm.apps.mail.spamd import LARGEST, Refused, ascii_line
 from textsvm.errors import InputError, os_errors
 
@@ -58,12 +58,16 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
 
         async def smtp_DATA(self, arg: str) -> None:
-            """Receive and hand on a message; large messages, and those of unknown size, in turn."""
+            """Receive and hand on a message; large messages in turn, some of unknown size at a time."""
             sizes = [int(word[5:]) for word in self.envelope.mail_options if _SIZE.fullmatch(word)]
             is_small = bool(sizes) and 0 < sizes[0] <= LARGE
             self.data_size_limit = 4 * LARGE if is_small else LARGEST  # the size is an estimate
-            async with nullcontext() if is_small else server.large_turn:
-                await super().smtp_DATA(arg)
+            turn = server.large_turn if sizes else server.unsized_turns
+            try:
+                async with nullcontext() if is_small else turn:
+                    await super().smtp_DATA(arg)
+            finally:
+                self.data_size_limit = LARGEST  # of the next message
 
     loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, server)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
@@ -95,7 +99,7 @@ def check_next(next: str, smtp: int | None, lmtp: int | None, own: list[str]) ->
             raise InputError(f"--next must be HOST:PORT or the path of a socket, got {next}")
         if smtp and lmtp:
             raise InputError(f"{next} cannot speak both SMTP and LMTP: run a server for each")
-        with suppress(OSError):
+        with suppress(OSError, UnicodeError):
             is_own = str(port) in own and socket.gethostbyname(host) in ("127.0.0.1", "0.0.0.0")
     if is_own:
         raise InputError(f"--next {next} is this server itself, so that mail would never leave it")
@@ -157,8 +161,10 @@ class _SmtpHandler:
             [(code, text)] = error.recipients.values()
         except smtplib.SMTPResponseException as error:
             code, text = error.smtp_code, error.smtp_error
-        except (OSError, smtplib.SMTPException) as error:
-            return _LATER.format(ascii_line(f"{self._next}: {error.strerror or error}"))
+            code = code if code >= 400 else 451  # an answer at a wrong place is no acceptance
+        except (OSError, UnicodeError, smtplib.SMTPException) as error:
+            reason = getattr(error, "strerror", None) or error
+            return _LATER.format(ascii_line(f"{self._next}: {reason}"))
         if isinstance(text, bytes):
             text = text.decode("ascii", "replace")
         return f"{code} {ascii_line(f'{text} ({self._next})')}"
@@ -179,9 +185,11 @@ async def milter(address: str, server: Server) -> Close:
         try:
             # Otherwise the mail server has gone, or does not speak the protocol.
             with suppress(OSError, EOFError, ValueError, struct.error, asyncio.CancelledError):
-                while (size := int.from_bytes(await reader.readexactly(4), "big")) <= _MAX_PACKET:
-                    packet = await reader.readexactly(size)
-                    if packet[:1] == b"Q":
+                while True:
+                    async with asyncio.timeout(CLIENT_TIMEOUT if connection.has_turn else None):
+                        size = int.from_bytes(await reader.readexactly(4), "big")
+                        packet = await reader.readexactly(min(size, _MAX_PACKET))
+                    if packet[:1] == b"Q" or size > _MAX_PACKET:
                         break
                     for data in await connection.answers(packet[:1], packet[1:]):
                         writer.write(len(data).to_bytes(4, "big") + data)
@@ -221,14 +229,15 @@ class _MilterConnection:
     """
 
     def __init__(self, server: Server) -> None:
-        self._server, self._unanswered, self._has_turn = server, b"DAK", False
+        self._server, self._unanswered = server, b"DAK"
+        self.has_turn = False  #: That of large messages
         self.begin()
 
     def begin(self) -> None:
         """Forget the last message."""
-        if self._has_turn:
+        if self.has_turn:
             self._server.large_turn.release()
-        self._has_turn = False  # that of large messages
+        self.has_turn = False
         self.begun = False  #: Whether a message has no answer yet
         self._queue_id, self._fields, self._body = "", list[tuple[bytes, bytes]](), bytearray()
 
@@ -249,9 +258,9 @@ class _MilterConnection:
             name, value = data.split(b"\0")[:2]
             self._fields.append((name, value))
         elif command in (b"B", b"E") and len(self._body) <= LARGEST:
-            if len(self._body) > LARGE and not self._has_turn:
+            if len(self._body) > LARGE and not self.has_turn:
                 await self._server.large_turn.acquire()
-                self._has_turn = True
+                self.has_turn = True
             self._body += data
         self.begun = self.begun or command in (b"L", b"B", b"E")
         if command == b"E":

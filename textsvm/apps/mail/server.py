@@ -98,6 +98,7 @@ class Server:
         self._clients: dict[_Client, None] = {}  # in the order of their connection
         self._turn = asyncio.Lock()  # of large messages
         self.large_turn = asyncio.Lock()  #: Of large messages from mail servers, up to their answer
+        self.unsized_turns = asyncio.Semaphore(8)  #: Of messages whose size their sender does not say
         self._held = self._lessons = 0  # bytes of all messages; lessons that wait
         self._refreshed = 0.0  # time of the last refresh
 
@@ -134,7 +135,8 @@ class Server:
 
     def log_message(self, data: bytes, sentence: object, name: str = "") -> None:
         """Log a line about a message: its queue id or Message-ID, and no address."""
-        self.log(f"{name or message_id(data)}: {_ADDRESS.sub('(address)', str(sentence))}")
+        sentence = _ADDRESS.sub("(address)", one_line(str(sentence), 300))
+        self.log(f"{name or message_id(data)}: {sentence}")
 
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
