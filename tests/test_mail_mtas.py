@@ -561,7 +561,7 @@ def check_and_remove(way, machine, folder, anna):
     n_read = len([*maildir.rglob("*:2,*S")])
     assert (n_spam - 1, n_ham) == (len([*maildir.glob(".Junk/cur/*")]), n_read)  # one was learnt meanwhile
     if way is by_maildrop:
-        machine.run(re.search(r"With maildrop first `([^`]+)`", PAGE)[1])
+        machine.run(re.search(r"with maildrop `([^`]+)`", PAGE)[1])
     machine.run((recipe("remove-dovecot") if way in (by_lmtp, by_dovecot) else "") + recipe("remove"))
     left = machine.run(
         "find /etc /opt/textsvm /usr/local /var/lib /var/spool/postfix/textsvm -name '*textsvm*' || true; "
