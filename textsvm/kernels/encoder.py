@@ -208,8 +208,8 @@ class Encoder(On):
             encoder = encoder.rounded()
         if self.digest not in (None, encoder.digest):
             raise InputError(
-                f"the encoder {encoder.name} has the digest {encoder.digest}, and that of the training had "
-                f"{self.digest}; put the encoder of the training in its place"
+                f"the encoder {encoder.name} has the digest {encoder.digest}, and not {self.digest}: put the "
+                "encoder of the training in its place, and run it by onnxruntime or PyTorch as then"
             )
         return encoder
 

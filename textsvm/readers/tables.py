@@ -264,7 +264,7 @@ class _DocumentRows:
         return Document(
             (_string(self._first(row, "id")) if roles["id"] else "") or identifier,
             "\n".join([x for x in texts if x is not None]),
-            self._label(row, place),
+            self._label(row, place) if roles["label"] else None,
             (_string(self._first(row, "part")) if roles["part"] else self._part) or None,
             parse_number(self._first(row, "target"), f"{place}: the target", False, decimal),
             parse_weight(self._first(row, "weight"), place, decimal) if roles["weight"] else None,
