@@ -495,8 +495,10 @@ def test_calls_while_another_model_is_loaded_do_not_shrink(models, monkeypatch):
     assert scripted.model.room < 12
 
 
-def test_calls_stay_large_on_a_busy_computer(models):
+def test_calls_stay_large_on_a_busy_computer(models, monkeypatch):
+    """The processor time decides: a call that waits 0.2 s for a core is not a slow call."""
     scripted = Scripted(models / "two.textsvm")
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)  # after a pause the memory itself may be slow
     predict, before = scripted.model.predict, scripted.model.room
     scripted.model.predict = lambda texts: time.sleep(0.2) or predict(texts)  # another program has the core
     scripted.ask(1, texts=TEXTS[:100])
