@@ -89,9 +89,9 @@ def test_the_first_training_after_it_compiles_little(tmp_path, monkeypatch):
 def test_what_cannot_be_kept_ends_the_compilation(monkeypatch):
     monkeypatch.setattr(compiled, "NUMPY_SIZE", compiled.NUMPY_SIZE)
     monkeypatch.setattr(compiled, "warn", print)
-    compiled.warn_once.cache_clear()
-    kept = {"one": lambda: compiled.warn_once("no writable cache folder")}
+    compiled._warn_once.cache_clear()
+    kept = {"one": lambda: compiled._warn_once("no writable cache folder")}
     monkeypatch.setattr("textsvm.cli.devices.trainings", lambda device: kept)
     with pytest.raises(InputError, match="NUMBA_CACHE_DIR"):
         _train("cpu", "one")
-    compiled.warn_once.cache_clear()
+    compiled._warn_once.cache_clear()

@@ -29,7 +29,7 @@ def total(values):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    compiled.warn_once.cache_clear()
+    compiled._warn_once.cache_clear()
     monkeypatch.setattr(compiled, "warn", warnings.warn)  # a command in this process says it its own way
     return tmp_path
 
@@ -117,7 +117,7 @@ def test_compiling_is_told_once_and_only_of_several_functions(folder, monkeypatc
     assert [fresh(), fresh()] == [0, 1]  # the second is loaded
     assert told == []
     for _ in range(2):
-        compiled.count_compilation()
+        compiled._count_compilation()
     assert told == [1]
 
 
@@ -144,7 +144,7 @@ def test_a_call_that_is_interrupted_before_compilation_can_be_repeated():
 def test_no_folder_at_all(folder, monkeypatch):
     monkeypatch.setattr(_Locations, "_locator_classes", [])
     with pytest.raises(RuntimeError):
-        CheckedCache(total)
+        CheckedCache(total, print, print)
     with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR"):
         assert fresh() == 0
 

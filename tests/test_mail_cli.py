@@ -233,6 +233,8 @@ def test_what_cannot_be_read_in_a_folder_is_skipped_and_said(store, tmp_path, la
     result = call("classify", folder)
     assert (result.exit_code, result.stdout.count("\n")) == (3, 3)
     assert "5 files without a decision: " in result.stderr
+    result = call("learn", "--as", "spam", folder, tmp_path / "missing")
+    assert (result.exit_code, result.stderr.count("skipped: ")) == (3, 5)
     for number in range(2, 9):
         (box / f"{number}").unlink(missing_ok=True)
         (box / f"{number}").symlink_to(tmp_path / "gone")

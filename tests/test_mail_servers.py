@@ -403,7 +403,7 @@ def test_a_line_is_logged_for_each_message(tmp_path):
         f"<: sent back: 451 4.3.0 127.0.0.1:{back}: Connection refused",
         f"{no_id}unsure 0.500000",
         f"<{'3' * 99}: learnt as spam",
-        "<3>: forgotten before",
+        "<3>: forgotten (no change)",
         f"{no_id}refused: (unknown verb)",
     ]
 

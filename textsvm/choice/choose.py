@@ -187,7 +187,8 @@ class Weighing:
 
         `of` makes the default for some of the columns.
         """
-        gram = self.gram(replace(default, parts=(), plain=default.plain * bool(default.columns)).kernel())
+        plain = default.plain if default.columns else 0.0  # the weights of other kernels hardly depend on it
+        gram = self.gram(replace(default, parts=(), plain=plain).kernel())
         for name in default.columns[1:] and default.columns:
             columns = tuple(other for other in default.columns if other != name)
             if not columns:
@@ -199,7 +200,11 @@ class Weighing:
         return default, gram
 
     def weights(self, grams: Sequence[Floats32]) -> tuple[list[float], list[tuple[int, float]]]:
-        """Weights of matrices that lower a smooth loss of margins, and the error after each step."""
+        """Weights of kernel matrices beside the first, and the errors after each step: (matrix, errors).
+
+        In each step the matrix and the weight with the largest gain in a smooth loss of the left-out margins,
+        less its standard error, are taken: weights are 0 unless a kernel clearly helps.
+        """
         total, weights, margins = grams[0], [0.0] * len(grams), self.margins(grams[0])
         steps = [(0, float(np.mean(margins <= 0)))]
         while rest := [k for k in range(1, len(grams)) if not weights[k]]:

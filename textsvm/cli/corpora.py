@@ -297,8 +297,7 @@ def check_classes(corpus: Corpus, column: str | None) -> None:
         named = "the label column" if column is None else f"the column {column!r}"
         remedy = "name the column of the classes with --label, and of the texts with --text"
         if numbers:
-            regress = f"predict numbers with --regress {column or 'COLUMN'}"
-            remedy = f"{regress}, or name the classes with --label"
+            remedy = f"predict numbers with --regress {column or 'COLUMN'}, or name the classes with --label"
         example = printable([*single, *counts][0][:40])
         raise InputError(
             f"{len(single):,} of the {len(counts):,} labels of {corpus.source} occur once (such as "

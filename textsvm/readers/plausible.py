@@ -212,10 +212,11 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     sentence += f"(label {label} of {text} in document {name})"
     if 10 * len(out) > len(rows):
         text, label = (first_few(_columns(corpus, role)) for role in ("text", "label"))
-        named = f"name the columns: --text {label} --label {text}" if label else "write the label first"
-        some = f"swap both cells in {'rows' if _columns(corpus, 'text') else 'lines'} "
-        some += first_few([corpus.ids[i] for i in out]) + ", or leave these out"
-        raise InputError(f"{sentence}; {named if len(out) == len(rows) else some}")
+        remedy = f"name the columns: --text {label} --label {text}" if label else "write the label first"
+        if len(out) < len(rows):
+            remedy = f"swap both cells in {'rows' if _columns(corpus, 'text') else 'lines'} "
+            remedy += first_few([corpus.ids[i] for i in out]) + ", or leave these out"
+        raise InputError(f"{sentence}; {remedy}")
     options.warn(f"{sentence}; they are left out")
     return corpus.subset(sorted({*rows} - {*out}))
 

@@ -1,8 +1,8 @@
 """Reader of tables: CSV, TSV, JSON Lines, JSON, Parquet and spreadsheets, with one document per row.
 
 Columns without a name in the options are detected by their usual names, except targets, weights and groups.
-The rows of CSV, TSV and spreadsheets are read by `textsvm.readers.delimited`; docs/tables.md says what is
-guessed. The default id of a document is the number of its row.
+The rows of CSV, TSV and spreadsheets are read by `textsvm.readers.delimited`; docs/tables.md has
+the guesses. The default id of a document is the number of its row.
 """
 
 from __future__ import annotations
@@ -274,6 +274,7 @@ class _DocumentRows:
         )
 
     def _problem(self, row: Row, texts: Sequence[str | None], place: str) -> str | None:
+        """The reason why a row is not a document, or None."""
         first = next(filter(None, texts), "")
         short = [x for x in texts if x and len(x) <= self._name_size]
         headed = bool(short and self._table.first and not self._names.isdisjoint(map(_folded, short)))
@@ -293,10 +294,8 @@ class _DocumentRows:
                 return f"it has no {names[0]!r}"
             if names and self._needs_text:
                 return f"its {names[0]!r} is empty"
-        for name in self._roles["numbers"]:
-            if is_blank(_string(row.get(name)) or ""):
-                return f"its number {name!r} is empty"
-        return None
+        empty = (x for x in self._roles["numbers"] if is_blank(_string(row.get(x)) or ""))
+        return next((f"its number {name!r} is empty" for name in empty), None)
 
     def _no_document(self, row: Row, headed: bool, place: str) -> str | None:
         """The header again, a note or totals; beside labels only totals without a text and a label."""

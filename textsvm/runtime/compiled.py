@@ -65,7 +65,7 @@ class Compiled:
         use_numba()
         import numba
 
-        from textsvm.runtime.compiled_cache import cache_on_disk, compiler_lock
+        from textsvm.runtime.compiled_cache import compiler_lock
 
         # Another thread may call this function now: it waits until the names are replaced.
         with compiler_lock():
@@ -77,7 +77,7 @@ class Compiled:
                 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
                     dispatcher = np.errstate(over="ignore")(self._function)
                 elif self._options.get("cache"):
-                    cache_on_disk(dispatcher, self._function)
+                    _enable_cache(dispatcher, self._function)
                 names, cells = self._function.__globals__, self._function.__closure__ or ()
                 self._dispatcher = dispatcher  # before the others, which may call it
                 try:
@@ -153,7 +153,16 @@ def _by_name(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def count_compilation() -> None:
+def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
+    from textsvm.runtime.compiled_cache import cache_on_disk
+
+    try:
+        cache_on_disk(dispatcher, function, lambda e: _warn_once(e.strerror or str(e)), _count_compilation)
+    except RuntimeError:
+        _warn_once("no writable cache folder")
+
+
+def _count_compilation() -> None:
     """Tell once, but not of the first function: small trainings compile one in each process, in a second."""
     Compiled.compilations += 1
     if Compiled.compilations == 2:
@@ -161,8 +170,7 @@ def count_compilation() -> None:
 
 
 @cache
-def warn_once(reason: str) -> None:
-    """Warn that compiled functions cannot be kept, once for each reason."""
+def _warn_once(reason: str) -> None:
     warn(
         f"compiled functions cannot be kept ({reason}) and are compiled anew in every run, which takes "
         "seconds; let NUMBA_CACHE_DIR name a folder that can be written"

@@ -21,8 +21,6 @@ from typing import Any
 from numba.core.caching import CacheImpl, CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 
-from textsvm.runtime import compiled
-
 _DIGEST = 16
 
 
@@ -35,12 +33,9 @@ def compiler_lock() -> AbstractContextManager[object]:
     return lock
 
 
-def cache_on_disk(dispatcher: Any, function: Callable[..., Any]) -> None:
-    """Let the dispatcher of a function keep compiled code in a `CheckedCache`, if its source has a folder."""
-    try:
-        dispatcher._cache = CheckedCache(function)
-    except RuntimeError:
-        compiled.warn_once("no writable cache folder")
+def cache_on_disk(dispatcher: Any, function: Any, *callbacks: Callable[..., object]) -> None:
+    """Let the dispatcher of a function keep compiled code in a `CheckedCache` with these callbacks."""
+    dispatcher._cache = CheckedCache(function, *callbacks)
 
 
 def _require_code(locator: Any) -> None:
@@ -72,8 +67,9 @@ class CheckedCache(FunctionCache):
 
     _impl_class = _Locations
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
+    def __init__(self, py_func: Any, on_error: Callable[..., object], on_miss: Callable[..., object]) -> None:
+        super().__init__(py_func)
+        self._on_error, self._on_miss = on_error, on_miss
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _CacheFiles(self._cache_path, self._impl.filename_base, stamp)
 
@@ -83,7 +79,7 @@ class CheckedCache(FunctionCache):
         with suppress(Exception):  # from pickle, LLVM or the system: compile again
             loaded = super().load_overload(sig, target_context)
         if loaded is None:
-            compiled.count_compilation()
+            self._on_miss()
         return loaded
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -91,7 +87,7 @@ class CheckedCache(FunctionCache):
         try:
             super().save_overload(sig, data)
         except OSError as error:
-            compiled.warn_once(error.strerror or str(error))
+            self._on_error(error)
 
 
 class _CacheFiles(IndexDataCacheFile):

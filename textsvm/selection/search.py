@@ -111,9 +111,8 @@ class GridSearch:
             self.best, self.best_machines = best, tested.machines[members.index(best)]
             whole = grams.whole(progress)
             clock = lap(seconds, "gram", clock)
-            self.best_model = self.refit(
-                settings[members.index(best)], whole, tested.values[members.index(best)]
-            )
+            place = members.index(best)
+            self.best_model = self.refit(settings[place], whole, tested.values[place])
             lap(seconds, "solve", clock)
 
     def judge(self, k: int, values: Sequence[Floats]) -> None:

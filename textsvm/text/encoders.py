@@ -60,7 +60,7 @@ _NFKC = 18  #: Symbols of the longest normal form of a symbol, U+FDFA
 #: Encoders that are packages of their own, and their folders in wheels/.
 PACKAGES = {"english": "encoder_en", "multilingual": "encoder_multi"}
 FEW_TEXTS, ENGLISH = 1000, 0.7  #: Most texts that advice is for, least share of known words; others have 0.6
-#: Models in ONNX of folders of sentence-transformers, in their order; others are for some processors.
+#: Models in ONNX of folders of sentence-transformers: 8-bit weights first, none for a single processor.
 ONNX_FILES = ("model_quantized.onnx", "model_int8.onnx", "model_quint8_avx2.onnx", "model.onnx")
 _MEANS = {("pooling_mode_mean_tokens",): True, ("pooling_mode_cls_token",): False}  #: If it is the mean
 _REPLACEMENT = 0xFFFD  #: In place of lone surrogates, which no library of encoders accepts
@@ -575,10 +575,9 @@ def _load_folder(path: Path, stamp: tuple[object, ...], name: str, reference: st
 def _onnx_of(folder: Path) -> tuple[str, int, bool] | None:
     """File, window and pooling of a folder of sentence-transformers whose vectors need no PyTorch."""
     names = ("modules", "sentence_bert_config", "config_sentence_transformers", "1_Pooling/config")
+    paths = [folder / f"{name}.json" for name in names]
     with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
-        modules, own, prompts, pooling = (
-            unambiguous_json((folder / f"{x}.json").read_bytes()) for x in names
-        )
+        modules, own, prompts, pooling = (unambiguous_json(path.read_bytes()) for path in paths)
         kinds = [module["type"].rpartition(".")[2] for module in modules]
         mean = _MEANS[*(way for way, used in pooling.items() if way[:13] == "pooling_mode_" and used)]
         files = [f"onnx/{file}" for file in ONNX_FILES if (folder / "onnx" / file).is_file()]

@@ -107,7 +107,7 @@ def read_messages(files: list[str] | None, skipped: list[str]) -> Iterator[tuple
             has_messages = True
             yield message
     if not has_messages:
-        raise InputError(skipped[0])
+        raise InputError(skipped.pop(0))
 
 
 def warn_skipped(console: Console, skipped: list[str]) -> None:
@@ -157,6 +157,7 @@ def learn(
         try:
             new = opened.learn_all(counted(), kind)
         except InputError as error:
+            warn_skipped(console, skipped)
             if opened.lessons.generation == before:
                 raise
             advice = "correct it and repeat the command: messages that were learnt are not learnt twice"

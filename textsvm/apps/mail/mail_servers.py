@@ -1,8 +1,8 @@
 """Interfaces for mail servers: an SMTP or LMTP content filter (aiosmtpd) and a milter.
 
-The content filter receives mail by SMTP or LMTP and sends it to the next server by the same protocol, with
-the decision in its header. A message is accepted when the next server has accepted it; every earlier error is
-a temporary failure, after which the sender tries again. LMTP has an answer for each recipient.
+The content filter receives mail by SMTP or LMTP and sends it on with the decision in its header. A message is
+accepted when the next server has accepted it. Every earlier error is a temporary failure, after which the
+sender tries again, unless the message is too large. LMTP has an answer for each recipient.
 
 The milter marks messages in Postfix and Sendmail before they are queued. Without a decision a message is
 accepted unchanged. It is composed from its fields with the line ends of local delivery.
@@ -91,10 +91,8 @@ def check_next(next: str, smtp: int | None, lmtp: int | None, own: list[str]) ->
             "--next is the server behind --smtp or --lmtp: give both, such as --smtp 10025 --next HOST:PORT"
         )
     host, port = _host_and_port(next)
-    is_own = False
-    if "/" in next:
-        is_own = os.path.realpath(next) in map(os.path.realpath, own)
-    elif next:
+    is_own = "/" in next and os.path.realpath(next) in map(os.path.realpath, own)
+    if next and "/" not in next:
         if not (host and 0 < port < 65536):
             raise InputError(f"--next must be HOST:PORT or the path of a socket, got {next}")
         if smtp and lmtp:
@@ -163,8 +161,8 @@ class _SmtpHandler:
             code, text = error.smtp_code, error.smtp_error
             code = code if code >= 400 else 451  # an answer at a wrong place is no acceptance
         except (OSError, UnicodeError, smtplib.SMTPException) as error:
-            reason = getattr(error, "strerror", None) or error
-            return _LATER.format(ascii_line(f"{self._next}: {reason}"))
+            reason = error.strerror if isinstance(error, OSError) else ""
+            return _LATER.format(ascii_line(f"{self._next}: {reason or error}"))
         if isinstance(text, bytes):
             text = text.decode("ascii", "replace")
         return f"{code} {ascii_line(f'{text} ({self._next})')}"

@@ -340,13 +340,9 @@ def size_of(path: str | os.PathLike[str]) -> int:
 
 def _mail_files(path: Path, skipped: list[str]) -> Iterator[Path]:
     """Files that may be messages, sorted in each folder; `skipped` gets sentences on unreadable folders."""
-
-    def skip(error: OSError) -> None:
-        skipped.append(_unreadable(error))
-
     boxes = [path / name for name in ("new", "cur") if os.path.isdir(path / "cur")]
     for folder in filter(os.path.isdir, boxes or [path]):
-        for parent, folders, names in os.walk(folder, onerror=skip):
+        for parent, folders, names in os.walk(folder, onerror=lambda e: skipped.append(_unreadable(e))):
             folders[:] = sorted(name for name in folders if not boxes and not name.startswith("."))
             files = (Path(parent, name) for name in sorted(names) if not name.startswith("."))
             yield from (file for file in files if not os.path.exists(file) or os.path.isfile(file))

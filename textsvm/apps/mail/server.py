@@ -89,7 +89,7 @@ _connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 
 
 class Server:
-    """A filter with the protocol of spamd; `log` is called with a line for each error."""
+    """A filter with the protocol of spamd; `log` is called with a line for each message and error."""
 
     def __init__(self, filter: Filter, log: Callable[[str], None]) -> None:
         self.filter, self.log = filter, log
@@ -135,8 +135,7 @@ class Server:
 
     def log_message(self, data: bytes, sentence: object, name: str = "") -> None:
         """Log a line about a message: its queue id or Message-ID, and no address."""
-        sentence = _ADDRESS.sub("(address)", one_line(str(sentence), 300))
-        self.log(f"{name or message_id(data)}: {sentence}")
+        self.log(f"{name or message_id(data)}: {_ADDRESS.sub('(address)', one_line(str(sentence), 300))}")
 
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
@@ -265,7 +264,7 @@ class Server:
         try:
             start, answer = time.monotonic(), spamd.tell(request, data, self.filter)
             what = f"learnt as {request.kind}" if request.set else "forgotten"
-            state = "" if b"\r\nDid" in answer else " before"
+            state = "" if b"\r\nDid" in answer else " (no change)"
             self.log_message(data, f"{what}{state}, {1000 * (time.monotonic() - start):.0f} ms")
             return answer
         finally:
