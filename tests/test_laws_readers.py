@@ -1,7 +1,9 @@
 """What holds for all readers: answers that do not count, guesses of layouts, settings that come back."""
 
 import csv
+import io
 import json
+import sys
 from collections import Counter
 
 import numpy as np
@@ -9,12 +11,17 @@ import pytest
 from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
+from textsvm import Pieces
 from textsvm.errors import InputError
 from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.readers.corpus import ReadOptions
 from textsvm.readers.files import read_files
-from textsvm.readers.read import iterate_documents, read_corpus
+from textsvm.readers.read import iterate_documents, read_corpus, read_documents
+from textsvm.readers.statistics import describe, doubtful_labels
+from textsvm.readers.stream import incoming_documents
+from textsvm.sources import matrix
 
 
 def test_a_cancelled_answer_does_not_count(write):
@@ -279,3 +286,170 @@ def test_sequences_with_ambiguous_bases_are_counted(tmp_path):
     done = run("train", tmp_path / "t.fasta", "--kernel", "mismatch:3,canonical", "-o", tmp_path / "m")
     assert done.returncode == 0, done.stderr
     assert "note: 3 of 20 sequences have ambiguous bases" in done.stderr.decode(), done.stderr
+
+
+@pytest.mark.parametrize(("row", "column"), [(0, 0), (3, 2), (6, 4), (8, 8)])
+def test_a_number_that_is_not_finite_is_named_by_its_place(row, column, tmp_path, monkeypatch):
+    """Of dense and sparse vectors and of kernel matrices, which are checked in blocks."""
+    monkeypatch.setattr(matrix, "BLOCK", 4)
+    values = np.arange(1, 82, dtype=float).reshape(9, 9)
+    values[row, column] = np.inf
+    np.save(tmp_path / "x.npy", values)
+    sparse.save_npz(tmp_path / "x.npz", sparse.csr_matrix(values * (values > 9)))
+    place = f"inf in row {row}, column {column} "
+    for name in ("x.npy", "x.npz"):
+        with pytest.raises(InputError, match=place):
+            read_corpus(tmp_path / name)
+    with pytest.raises(InputError, match=place):
+        matrix.check_gram(values)
+    values = values + values.T
+    values[column, row], values[row, column] = 7, 7 if row == column else 5
+    if row != column:
+        first, second = sorted((row, column))
+        with pytest.raises(InputError, match=f"in row {first}, column {second} and . the other way round"):
+            matrix.check_gram(values)
+
+
+@pytest.mark.parametrize("format", ["dense", "sparse"])
+def test_the_description_of_vectors_is_that_of_their_numbers(format, tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(7, 5)) * (rng.random((7, 5)) < 0.6)
+    stored = sparse.csr_matrix(values)
+    stored.data[3] = values[stored.nonzero()[0][3], stored.indices[3]] = 0  # which is stored
+    if format == "dense":
+        np.save(tmp_path / "x", values)
+    else:
+        sparse.save_npz(tmp_path / "x", stored)
+    found = describe(read_corpus(tmp_path / ("x.npy" if format == "dense" else "x.npz")))["vectors"]
+    assert (found["d"], found["sparse"], found["non_zeros"]) == (5, format == "sparse", (values != 0).sum())
+    assert found["share"] == pytest.approx((values != 0).mean())
+    assert (found["least"], found["most"]) == (values.min(), values.max())
+
+
+def test_numbers_below_zero_are_doubtful_beside_words_alone():
+    assert not [*doubtful_labels(["-1", "1"])]
+    assert "'-99': a class like others" in " ".join(doubtful_labels(["-99", "good", "bad"]))
+
+
+# Files of mail and of other tools
+
+
+def test_messages_of_mail_programs_themselves_are_left_out(write):
+    def mail(subject, more=""):
+        return f"From a@b Thu Jan  1 00:00:00 2026\nSubject: {subject}\nFrom: a@b\n{more}\na text\n\n"
+
+    box = mail("DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA") + mail("one") + mail("two")
+    texts = read_corpus(write("ham.mbox", box), labelled=False).texts
+    assert [text.split("\n")[0] for text in texts] == ["one", "two"]
+
+
+@pytest.mark.parametrize("kind", ["digest", "mixed"])
+def test_parts_of_a_digest_are_messages(kind, write):
+    """Their headers are not text, but for the subjects of all messages; other parts are texts."""
+    inner = "Subject: inner\nFrom: c@d\n\nthe inner text\n"
+    head = "Subject: outer\nFrom: a@b\nMIME-Version: 1.0\n"
+    message = f"{head}Content-Type: multipart/{kind}; boundary=x\n\n--x\n\n{inner}\n--x--\n"
+    [text] = read_corpus(write("m.eml", message), "mail", labelled=False).texts
+    assert "the inner text" in text
+    assert ("From: c@d" in text) == (kind == "mixed")
+
+
+def test_the_first_answer_after_the_last_question_is_the_label(write):
+    rows = [
+        {"messages": [{"role": role, "content": f"{role} {n} {i}"} for n, role in enumerate(roles)]}
+        for i, roles in enumerate([["user", "assistant", "user", "assistant", "assistant"]] * 2)
+    ]
+    corpus = read_corpus(write("t.jsonl", "".join(json.dumps(row) + "\n" for row in rows)))
+    assert corpus.labels == [f"assistant 3 {i}" for i in range(2)]
+    assert corpus.texts == [f"user 2 {i}" for i in range(2)]
+
+
+def test_facts_of_a_sentence_are_not_those_of_the_next(write):
+    sentences = ["# label = a\n# text = one two\none\tX\ntwo\tY\n", "# label = b\nthree\tX\nfour\tY\n"]
+    corpus = read_corpus(write("t.conll", "\n".join(sentences * 3)), "conll")
+    assert (corpus.texts, corpus.labels) == (["one two", "three four"] * 3, ["a", "b"] * 3)
+
+
+@pytest.mark.parametrize("line", [1, 2, 40])
+def test_a_byte_that_a_named_charset_lacks_is_named_by_its_line(line, write):
+    rows = [b"a\ta text %d\n" % i for i in range(1, 41)]
+    rows[line - 1] = b"b\ttext \x81\n"
+    with pytest.raises(InputError, match=rf"not in the charset cp1252 \(line {line}\)"):
+        read_corpus(write("t.txt", b"".join(rows)), encoding="cp1252")
+
+
+def test_hidden_rows_of_a_sheet_are_said(tmp_path):
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in [["text", "label"], *([f"text {i}", "ab"[i % 2]] for i in range(9))]:
+        book.active.append(row)
+    for row in (3, 5):
+        book.active.row_dimensions[row].hidden = True
+    book.active["C2"] = "=1/0"
+    book.save(tmp_path / "t.xlsx")
+    notes = [problem for _, problem in read_corpus(tmp_path / "t.xlsx").problems]
+    assert "rows that are hidden, as by a filter, and are read: 2 (3, 5)" in notes
+    assert any(note.startswith("formula without a value") for note in notes)
+
+
+def test_a_comma_after_a_label_of_fasttext_is_said(write):
+    rows = [f"__label__{'ab'[i % 2]},text{i} more\n" for i in range(12)]
+    corpus = read_corpus(write("t.txt", "".join(rows)))
+    assert (set(corpus.labels), corpus.texts[3]) == ({"a", "b"}, "text3 more")
+    assert "a comma after a label" in " ".join(problem for _, problem in corpus.problems)
+
+
+# Ways to read the same
+
+
+def test_documents_as_they_arrive_are_those_of_all_at_once(tmp_path, write):
+    """Their ids, also of vectors in several files, and the warnings."""
+    rows = "".join(f"{'ab'[i % 2]}\tпростой русский текст номер {i}\n" for i in range(40))
+    np.save(tmp_path / "x.npy", np.eye(3))
+    np.save(tmp_path / "y.npy", np.eye(3))
+    for names in (["t.txt"], ["x.npy"], ["x.npy", "y.npy"]):
+        write("t.txt", rows.encode("cp1251"))
+        paths, said = [str(tmp_path / name) for name in names], []
+        arrived = [*incoming_documents(paths, failed=pytest.fail, say=said.append)]
+        expected = read_documents(paths)
+        assert [name for corpus in arrived for name in corpus.ids] == expected.ids
+        warned = [line.removeprefix("warning: ") for line in said if line.startswith("warning: ")]
+        assert warned == expected.warnings
+        assert bool(warned) == (names == ["t.txt"])
+
+
+@pytest.mark.parametrize("read", [read_corpus, read_documents])
+def test_standard_input_has_the_bound_of_files(read, monkeypatch, write):
+    data = b"a\tone text\nb\tother text\n" * 50
+    for source in ("-", write("t.txt", data)):
+        for most, fits in ((len(data), True), (len(data) - 1, False)):
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+            if fits:
+                assert len(read(source, "lines", max_bytes=most)) == 100
+            else:
+                with pytest.raises(InputError, match=f"more than {most:,} bytes"):
+                    read(source, "lines", max_bytes=most)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "txt", "jsonl", "fasta"])
+def test_progress_grows_to_all_bytes_of_all_files(suffix, write):
+    rows = {"csv": "a text,a\n", "txt": "a\ta text\n", "fasta": ">a label=a\nACGT\n"}
+    row = rows.get(suffix, '{"text": "a text", "label": "a"}\n')
+    head = "text,label\n" * (suffix == "csv")
+    paths, steps = [write(f"{k}.{suffix}", head + row * 3000 * (k + 1)) for k in range(3)], []
+    read_corpus(paths, progress=lambda done, total: steps.append(done / total))
+    assert steps == sorted(steps)
+    assert steps[-1] == pytest.approx(1)
+    assert len(steps) > 6
+
+
+def test_invalid_rows_keep_their_place_among_pieces(write):
+    """A text may become several pieces, behind which the next invalid row stands."""
+    rows = ["a text of some words. " * n for n in (30, 0, 1, 40, 0, 20)]
+    [corpus] = incoming_documents(
+        [str(write("t.jsonl", "".join(json.dumps({"text": row}) + "\n" for row in rows)))],
+        failed=pytest.fail, text="text", keep_invalid=True,
+    )  # fmt: skip
+    assert [place for place, _ in corpus.invalid] == [1, 3]
+    pieces = corpus.cut(Pieces(200))
+    order = np.array(pieces.piece_of)
+    assert [place for place, _ in pieces.invalid] == [(order < 1).sum(), (order < 3).sum()]

@@ -82,15 +82,15 @@ def test_the_room_of_an_answer_is_estimated_by_its_labels(n_classes, calibrated,
 def test_options_are_limits_of_the_server(tmp_path, monkeypatch):
     """Of requests and of clients; the rest of their effect is that of `RequestLimits` and `ClientLimits`."""
     started = []
-    monkeypatch.setattr(http, "run", lambda service, *rest: started.append((service.limits, rest[-1])))
+    monkeypatch.setattr(http, "run", lambda service, *rest: started.append((service, rest[-1])))
     options = ["--max-body", "12345", "--max-characters", "77", "--timeout", "3.5", "--port", "0"]
+    options += ["--host", "127.0.0.1", "--host", "Spam.example", "--host", "ham.example"]
     assert run("serve", tmp_path / "m.textsvm", *options, "--quiet").returncode == 0
-    [(limits, clients)] = started
+    [(service, clients)] = started
+    limits = service.limits
     assert (limits.max_body, limits.max_characters, limits.timeout) == (12345, 77, 3.5)
-    assert (clients.body, clients.header_seconds if hasattr(clients, "header_seconds") else 3.5) == (
-        12345,
-        3.5,
-    )
+    assert (clients.body, clients.sending, clients.answering) == (12345, 3.5, 10.5)
+    assert service.hosts == Hosts("127.0.0.1", frozenset(["127.0.0.1", "spam.example", "ham.example"]))
 
 
 @pytest.fixture(scope="module")
