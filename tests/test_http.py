@@ -198,3 +198,32 @@ def test_an_unread_answer_is_dropped():
             writer.transport.abort()
 
     asyncio.run(ask())
+
+
+def test_a_client_that_reads_slowly_has_its_whole_answer():
+    """Each time that it reads, it has as long again; one that stops is closed."""
+    size = 3_000_000
+
+    async def app(request):
+        return HttpAnswer(200, b"x" * size)
+
+    async def ask(reads):
+        async with serving(app, sending=0.3) as (turns, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 14)
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            n, start = 0, asyncio.get_running_loop().time()
+            while reads or asyncio.get_running_loop().time() < start + 0.6:
+                await asyncio.sleep(0.1)
+                for connection in list(turns.connections):
+                    connection.check()
+                part = await reader.read(400_000) if reads else b""
+                n += len(part)
+                if reads and not part:
+                    break
+            assert asyncio.get_running_loop().time() > start + 0.5
+            closed = not turns.connections
+            writer.transport.abort()
+            return n, closed
+
+    assert asyncio.run(ask(True))[0] > size
+    assert asyncio.run(ask(False)) == (0, True)

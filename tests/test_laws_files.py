@@ -1,9 +1,12 @@
 """What a function opens, starts or changes is closed, ended and restored, also after an error."""
 
+import asyncio
 import csv
 import gc
 import os
+import signal
 import threading
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from command import run
@@ -90,3 +93,26 @@ def test_a_store_of_mails_is_closed(tmp_path, resources):
         opened.learn(b"From: a@b\n\nother", "newsletter")
     with pytest.raises(ZeroDivisionError), Filter(tmp_path / "store"):
         1 / 0  # noqa: B018
+
+
+def test_a_server_gives_signals_back():
+    """Also if it fails while it starts."""
+    http = pytest.importorskip("textsvm.runtime.http")
+    pytest.importorskip("httptools")
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    @asynccontextmanager
+    async def context(number):
+        if number is None:
+            raise ZeroDivisionError
+        asyncio.get_running_loop().call_later(0.05, os.kill, os.getpid(), number)
+        yield
+
+    async def app(request):
+        return http.HttpAnswer(200, b"")
+
+    before = [signal.getsignal(number) for number in numbers]
+    for number in (signal.SIGTERM, signal.SIGINT, None):
+        with suppress(ZeroDivisionError):
+            http.run(app, http.listen("127.0.0.1", 0), context(number))
+        assert [signal.getsignal(number) for number in numbers] == before

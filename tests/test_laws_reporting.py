@@ -6,15 +6,18 @@ import re
 
 import numpy as np
 import pytest
-from test_reporting import of_classes
+from command import run
+from sklearn import metrics
+from test_reporting import corpus, of_classes
 from test_reporting_sections import judged, numbers
 
-from textsvm import class_map
+from textsvm import SVC, Spectrum, class_map, report, save
 from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.results import evaluate
 from textsvm.evaluation.slices import make_slices
 from textsvm.reporting import charts, curves, files, html, maps, sections
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP
+from textsvm.reporting.formatting import classes_table
 from textsvm.reporting.pages import Review, review_page
 from textsvm.reporting.report import Report, report_of_folds
 from textsvm.selection.doubts import Doubt
@@ -77,16 +80,16 @@ def test_axes_of_shares_end_at_one_and_those_of_numbers_do_not():
 
 @pytest.mark.parametrize("k", [26, 30])
 def test_confusions_are_listed_as_they_were_counted(k):
-    report = of_classes(k)
-    page = html.render(report)
+    made = of_classes(k)
+    page = html.render(made)
     table = page[page.index("Most frequent confusions") :]
     rows = re.findall(r"<tr><th>(class \d+)</th><td>(class \d+)</td><td>(\d+)</td></tr>", table)
-    names = [str(label) for label in report.results.labels]
-    wrong = np.array(report.results.confusion)
+    names = [str(label) for label in made.results.labels]
+    wrong = np.array(made.results.confusion)
     np.fill_diagonal(wrong, 0)
     assert len(rows) == min(15, np.count_nonzero(wrong))
     for truth, predicted, count in rows:
-        assert report.results.confusion[names.index(truth)][names.index(predicted)] == int(count) > 0
+        assert made.results.confusion[names.index(truth)][names.index(predicted)] == int(count) > 0
 
 
 def test_a_report_of_two_classes_names_both():
@@ -97,10 +100,10 @@ def test_a_report_of_two_classes_names_both():
 def test_warnings_are_in_every_form_of_a_report(tmp_path):
     results = judged(0.2).with_intervals(20)
     results.warnings.append("the labels <are> odd")
-    report = Report("t", results, [], np.arange(1, 201), [])
-    assert "the labels &lt;are&gt; odd." in html.render(report)
-    assert "> **Warning:** the labels \\<are\\> odd." in files.as_markdown(report)
-    assert report.as_dict()["warnings"] == ["the labels <are> odd"]
+    made = Report("t", results, [], np.arange(1, 201), [])
+    assert "the labels &lt;are&gt; odd." in html.render(made)
+    assert "> **Warning:** the labels \\<are\\> odd." in files.as_markdown(made)
+    assert made.as_dict()["warnings"] == ["the labels <are> odd"]
 
 
 @pytest.mark.parametrize("results", [judged(0.1), numbers(3.0)], ids=["classes", "numbers"])
@@ -129,9 +132,9 @@ def test_mistakes_of_folds_have_the_names_of_their_texts():
     results = judged(0.3, n=60)
     results = results.__class__(**{**vars(results), "index": np.arange(60) * 2 + 1})
     texts = [f"text {i}" for i in range(120)]
-    report = report_of_folds(results.with_intervals(20), texts, [f"id {i}" for i in range(120)], "t", [])
-    assert len(report.mistakes) == 10
-    for mistake in report.mistakes:
+    made = report_of_folds(results.with_intervals(20), texts, [f"id {i}" for i in range(120)], "t", [])
+    assert len(made.mistakes) == 10
+    for mistake in made.mistakes:
         assert mistake.text.removeprefix("text ") == mistake.id.removeprefix("id ")
         assert int(mistake.id.removeprefix("id ")) % 2
 
@@ -166,3 +169,55 @@ def test_a_page_of_doubts_has_the_labels_of_each():
     assert data["ids"] == ["x", "w"]
     assert "similar (0.500): y, <b>b</b>" in page
     assert page.count("similar (") == 1  # a text that resembles nothing has no neighbour
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_the_table_of_classes_has_the_figures_of_each(k):
+    results = judged(0.3) if k == 2 else of_classes(k, wrong=4).results
+    head, rows = classes_table(results)
+    columns = dict(zip(head, zip(*rows, strict=True), strict=True))
+    assert columns[""] == tuple(map(str, results.labels))
+    for name, said in (("documents", results.truth), ("predicted", results.predicted)):
+        assert columns[name] == tuple(str((said == label).sum()) for label in results.labels)
+    for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score)):
+        expected = metric(results.truth, results.predicted, average=None)
+        assert columns[name] == tuple(f"{100 * value:.2f} %" for value in expected)
+
+
+@pytest.mark.parametrize("positive", ["ham", "spam"])
+def test_explanations_of_mistakes_speak_for_the_positive_class(positive):
+    texts, labels = corpus(("ham", "spam"))
+    model = SVC(Spectrum(3), device="cpu").fit(texts[:40], labels[:40])
+    found = report(model, texts[40:], labels[40:], positive=positive)
+    assert len(found.mistakes) > 1
+    for mistake in found.mistakes:
+        sign = 1 if mistake.predicted == positive else -1
+        assert sign * mistake.value > 0
+        assert mistake.explanation.towards == positive
+        assert mistake.explanation.value == pytest.approx(mistake.value)
+        total = mistake.explanation.symbols.sum() + mistake.explanation.bias
+        assert total == pytest.approx(mistake.value, abs=1e-6)
+
+
+def test_new_columns_of_a_sheet_look_like_the_others(tmp_path):
+    """A header in bold letters; charts and pictures, which are not kept, are said."""
+    openpyxl = pytest.importorskip("openpyxl")
+    texts, labels = corpus(("ham", "spam"))
+    save(SVC(Spectrum(3), device="cpu").fit(texts[:40], labels[:40]), tmp_path / "m")
+    book = openpyxl.Workbook()
+    for row in [["text", "n"], *([text, i] for i, text in enumerate(texts[40:]))]:
+        book.active.append(row)
+    for cell in book.active[1]:
+        cell.font = openpyxl.styles.Font(bold=True)
+    chart = openpyxl.chart.BarChart()
+    chart.add_data(openpyxl.chart.Reference(book.active, min_col=2, min_row=1, max_row=9))
+    book.active.add_chart(chart, "F2")
+    book.save(tmp_path / "t.xlsx")
+    options = ("--text", "text", "-o", tmp_path / "o.xlsx")
+    done = run("predict", tmp_path / "m", tmp_path / "t.xlsx", *options)
+    assert done.returncode == 0, done.stderr
+    assert "charts and pictures of t.xlsx are not in the output" in done.stderr.decode()
+    first, second, *_ = openpyxl.load_workbook(tmp_path / "o.xlsx").active.iter_rows()
+    assert [cell.value for cell in first[:3]] == ["text", "n", "label"]
+    assert all(cell.font.bold for cell in first if cell.value)
+    assert not any(cell.font.bold for cell in second)

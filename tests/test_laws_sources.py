@@ -1,0 +1,86 @@
+"""What holds for examples of any form, and for what is kept of them."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from textsvm import SVC, EditDistance, Gaussian, InputError, On, Spectrum
+from textsvm.gram.build import build_gram
+from textsvm.gram.store import GramRequest
+from textsvm.kernels.inputs import TextForm
+from textsvm.runtime.device import select
+from textsvm.sources import copies
+from textsvm.sources.base import csr_of
+from textsvm.sources.matrix import MatrixSource
+from textsvm.sources.texts import TextSource
+from textsvm.sources.vectors import ColumnSource, VectorSource
+
+FORM = TextForm()
+
+
+@pytest.mark.parametrize(
+    ("source", "other"),
+    [
+        (TextSource(Spectrum(3), FORM), Spectrum(5)),
+        (ColumnSource(On("a", Spectrum(3)), FORM), On("b", Spectrum(2))),
+        (VectorSource(Gaussian(1.0)), Gaussian(2.0)),
+    ],
+)
+def test_a_source_of_another_kernel_has_nothing_of_the_first(source, other):
+    assert repr(source.unfitted) == repr(source.kernel)
+    changed = source.of_kernel(other)
+    for kernel in (changed.kernel, changed.unfitted, changed.new_kernel()):
+        assert repr(kernel) == repr(other)
+    assert repr(source.unfitted) == repr(source.new_kernel()) != repr(other)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(TextForm)])
+def test_a_grid_over_the_reading_of_texts_needs_texts(name):
+    TextSource(Spectrum(3), FORM).require_tunable([name])
+    with pytest.raises(InputError, match=f"{name} says how texts are read; this model takes vectors"):
+        VectorSource(Gaussian()).require_tunable(["C", name])
+    with pytest.raises(InputError, match="needs texts; this model takes a kernel matrix"):
+        MatrixSource().require_tunable(["C", "kernel__p"])
+
+
+@pytest.mark.parametrize("column", [-1, 4, 5, 1 << 40])
+def test_columns_of_saved_rows_are_within_their_bounds(column):
+    arrays = np.ones(4), np.array([0, 2, 1, 3]), np.array([0, 2, 4])
+    assert csr_of(*arrays, (2, 4), "rows").toarray().tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
+    arrays[1][3 if column > 0 else 0] = column
+    with pytest.raises(InputError, match="columns of its rows are out of bounds"):
+        csr_of(*arrays, (2, 4), "rows")
+
+
+@pytest.mark.parametrize("known", [0.0, 0.3, 1.0])
+def test_a_share_of_copies_is_estimated_also_from_a_sample(known, monkeypatch):
+    """The smallest digests of the training texts say nothing about examples with larger ones."""
+    monkeypatch.setattr(copies, "MOST_DIGESTS", 300)
+    source, letters = TextSource(Spectrum(3), FORM), str.maketrans("0123456789", "abcdefghij")
+    words = [f"text {i}".translate(letters) for i in range(1000)]
+    trained, new = words[:800], words[800:]
+    sample = np.sort(copies.text_digests(trained, source))[:300]
+    n = round(known * 600)
+    examples = trained[:n] + [f"{word} again {word}" for word in words[: 600 - n]]
+    assert copies.share_in(sample, examples, source) == pytest.approx(known, abs=0.1)
+    assert copies.share_in(np.sort(copies.text_digests(trained, source)), new, source) == 0
+
+
+@pytest.mark.parametrize("kernel", [Spectrum(3), EditDistance()])
+def test_a_store_is_advised_where_rows_are_costly(kernel):
+    documents = TextSource(kernel, FORM).encode([f"a text {'ab'[i % 2] * (i % 7)} {i}" for i in range(90)])
+    request = GramRequest(kernel.fit(documents), documents, {}, select("cpu"))
+    gram = build_gram(request, 9000)
+    assert ("a store (--store DIR)" in gram.description) == kernel.cost.quadratic
+    assert kernel.cost.quadratic == isinstance(kernel, EditDistance)
+
+
+def test_copies_of_an_estimator_share_nothing_that_can_change():
+    model = SVC(kernel=[On("a", Gaussian()), Spectrum(3)])
+    copy = clone(model)
+    assert repr(copy) == repr(model)
+    copy.kernel[1].set_params(p=5)
+    copy.kernel.append(Spectrum(2))
+    assert repr(model.kernel) == repr([On("a", Gaussian()), Spectrum(3)])
