@@ -147,6 +147,11 @@ def test_regression_and_one_class_of_vectors(here):
         "train", here / "x.npy", "--labels", here / "t.npy", "--regress", "label", "-o", here / "s.textsvm"
     )
     assert np.corrcoef(load(here / "s.textsvm").predict(X), X[:, 1])[0, 1] > 0.9
+    (here / "nan.txt").write_text("1\n2\nnan\n" + "1\n" * (len(X) - 3), "utf-8")
+    result = run(
+        "train", here / "x.npy", "--labels", here / "nan.txt", "--regress", "label", "-o", here / "n"
+    )
+    assert "nan.txt, line 3: the target is 'nan'" in " ".join(result.stderr.decode().split())
 
 
 def test_no_kernel_named_is_a_gaussian_one_and_said(here):

@@ -209,6 +209,57 @@ def test_decimal_commas_without_quotes_are_refused(write, last):
     assert len(read_corpus(path, text="Betreff,Text", label="Kategorie")) == 40
 
 
+@pytest.mark.parametrize(
+    ("header", "label", "n"),
+    [("Text,Betrag,Kategorie,Notiz", "Kategorie", 1), ("Nr,Alter,Note,Text", "Note", 0)],
+)
+@pytest.mark.parametrize("cents", ["{:02}", "{}"])
+def test_labels_that_are_cents_are_said(header, label, n, cents, write):
+    """A row of `Text,29,90,Netz` has as many cells as the header without its last one; ratings do not."""
+    rows = [
+        [f"Hilfe im Raum {i}", str(i % 30), cents.format(i % 47), "Netz"]
+        if n
+        else [str(i), str(20 + i % 30), str(i % 6), f"Hilfe im Raum {i}"]
+        for i in range(300)
+    ]
+    corpus = read_corpus(write("t.csv", joined([header.split(","), *rows], ",")), text="Text", label=label)
+    found = [x for x in corpus.warnings if "a number such as" in x]
+    assert len(found) == n, found
+    assert all("'Betrag' and 'Kategorie'" in x and "semicolons" in x for x in found)
+    semicolons = joined([header.split(","), *rows])
+    assert not read_corpus(write("t.csv", semicolons), text="Text", label=label).warnings
+
+
+def test_swapped_rows_have_a_remedy_that_works_in_predict(write):
+    """--skip-invalid would leave out what is misread."""
+    classes = {"classes": ["Drucker", "Netz"], "keep_invalid": True, "recorded": {"label": "Kategorie"}}
+    for n, remedy in [(10, "; swap both cells in these rows$"), (40, "; --text Kategorie$")]:
+        rows = [[row[3], row[1]] if i >= n else [row[1], row[3]] for i, row in enumerate(TICKETS)]
+        path = write("t.csv", joined([["Text", "Kategorie"], *rows]))
+        with pytest.raises(InputError, match=remedy):
+            list(incoming_documents([path], text="Text", failed=print, **classes))
+    kategorie = list(incoming_documents([path], text="Kategorie", failed=print, **classes))
+    assert [text for batch in kategorie for text in batch.texts] == [row[3] for row in TICKETS]
+
+
+@pytest.mark.parametrize("names", [("Art", "Inhoud"), ("Inhalt", "Sorte")])
+def test_a_header_below_titles_is_named_if_no_column_has_the_name(names, write):
+    path = write("t.csv", "Tickets 2024\n\n" + joined([HEADER, *TICKETS]))
+    text, label = names
+    with pytest.raises(InputError, match=r"row 3 may be it \(Nr, Kategorie, Betreff, Text\).*header=3"):
+        read_corpus(path, text=text, label=label)
+    assert len(read_corpus(path, text="Text", label="Kategorie")) == 40
+
+
+@pytest.mark.parametrize("titles", ["", "Tickets 2024;;;\n;;;\n"])
+def test_names_in_another_case_make_a_table_of_a_stream(titles, write):
+    """`cat t.csv | predict`, with a model whose column is TEXT, took the table for one text."""
+    path = write("t.dat", titles + joined([HEADER, *TICKETS]))
+    for recorded in ({"text": "TEXT"}, {"text": "text"}):
+        with pytest.raises(InputError, match="did you mean 'Text'"):
+            list(incoming_documents([path], failed=print, recorded=recorded))
+
+
 def test_numbers_in_a_column_of_texts_are_named_to_predict_too(write):
     rows = [[f"{i:02}", row[3]] for i, row in enumerate(TICKETS)]
     path, heard = write("t.csv", joined([["Betreff", "Text"], *rows])), []

@@ -162,6 +162,13 @@ def test_little_of_a_table_is_in_memory(tmp_path, format):
     assert peak < 3_000_000
 
 
+def test_a_target_without_numbers_is_refused(tmp_path):
+    """Large corpora would have been read with their labels."""
+    (tmp_path / "t.csv").write_text("text,label,grade\none,a,\ntwo,b,\n", "utf-8")
+    with pytest.raises(InputError, match=r"no document of .* has a number in column 'grade'"):
+        stream_corpus(tmp_path / "t.csv", target="grade").stored()
+
+
 def test_stored_texts_are_a_sequence_of_strings():
     texts = ["one", "", "zwei é", "\udce9", "😀"]
     stored = StoredTexts.of(iter(texts))

@@ -849,7 +849,7 @@ def test_a_cell_more_in_each_row_is_refused(header, layout, write):
 def test_a_label_that_is_a_part_of_a_number_is_said(label, n_warnings, write):
     path = write("t.csv", "\n".join(rows_with_commas("{text},{amount},{label}")) + "\n")
     corpus = read_corpus(path, text="1", label=label)
-    assert sum("columns 2 and 3" in warning for warning in corpus.warnings) == n_warnings
+    assert sum("columns '2' and '3'" in warning for warning in corpus.warnings) == n_warnings
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])

@@ -135,13 +135,13 @@ class Console:
             with _ignore_write_errors():
                 self.stderr.print(one_line(message), markup=False)
 
-    def warn(self, message: str) -> None:
-        """Print a warning to stderr, also with `quiet`, but once."""
-        if message in self.warned:
-            return
-        self.warned.append(message)
-        with _ignore_write_errors():
-            self.stderr.print(f"warning: {one_line(message)}", markup=False)
+    def warn(self, *messages: str) -> None:
+        """Print warnings to stderr, also with `quiet`, but each once."""
+        for message in messages:
+            if message not in self.warned:
+                self.warned.append(message)
+                with _ignore_write_errors():
+                    self.stderr.print(f"warning: {one_line(message)}", markup=False)
 
     def lap(self, stages: str | Mapping[str, float]) -> dict[str, float]:
         """Add the time since the last call to a stage, or to stages with measured seconds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -24,7 +24,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.charsets import is_blank
-from textsvm.readers.corpus import DATE, VECTORS, Corpus, ReadOptions
+from textsvm.readers.corpus import DATE, VECTORS, Corpus, ReadOptions, parse_number
 from textsvm.readers.corrections import CHANGE, KEEP, UNSURE, corrected
 from textsvm.readers.plausible import checked
 from textsvm.readers.read import read_corpus, read_documents
@@ -99,7 +99,7 @@ def read(
         )
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
-    warn_of_labels(console, label_counts(corpus))
+    console.warn(*doubtful_labels(label_counts(corpus)))
     console.lap("read")
     return corpus
 
@@ -113,8 +113,7 @@ def read_unlabelled(
         names, progress = columns(table, kernel), console.progress_of("read")
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
     console.say(corpus.reading_line)
-    for sentence in corpus.warnings:
-        console.warn(sentence)
+    console.warn(*corpus.warnings)
     lines = corpus.texts[0].strip().count("\n") + 1 if corpus.format == "file" and len(corpus) == 1 else 1
     if lines > 1 and table.format != "file" and not of_files:
         console.warn(f"{corpus.source} is read as one document of {lines:,} lines; {ONE_DOCUMENT}")
@@ -224,10 +223,9 @@ def _with_files(
     if not numbers:
         whole = checked(corpus, ReadOptions(label_separator=separator))
         return replace(whole, reading=corpus.reading | whole.reading, detected=corpus.detected)
-    try:
-        return replace(corpus, labels=None, targets=[float(str(label)) for label in corpus.labels or ()])
-    except ValueError as error:
-        raise InputError(f"{labels} must hold the numbers to be predicted: {error}") from error
+    pairs = enumerate(corpus.labels or (), 1)
+    wanted: list[Any] = [parse_number(x, f"{labels}, line {n}: the target", True) for n, x in pairs]
+    return replace(corpus, labels=None, targets=wanted)
 
 
 def names_of(paths: list[Path]) -> str:
@@ -307,8 +305,7 @@ def check_classes(corpus: Corpus, column: str | None) -> None:
 
 def say_problems(console: Console, corpus: Corpus) -> None:
     """Report problems of reading, and count empty documents and exact copies."""
-    for sentence in corpus.warnings:
-        console.warn(sentence)
+    console.warn(*corpus.warnings)
     for identifier, problem in corpus.problems[: console.notes]:
         console.say(f"note: {_place(corpus, identifier)}: {problem}")
     if console.notes and (more := len(corpus.problems) - console.notes) > 0:
@@ -348,12 +345,6 @@ def say_missing_texts(console: Console, names: Counter[str]) -> None:
     if (n := names.total()) > 1:
         shown = " or ".join(map(repr, names))
         console.say(f"note: {n:,} texts are {shown}, read as words; an empty cell is a missing text")
-
-
-def warn_of_labels(console: Console, labels: Iterable[str]) -> None:
-    """Print `doubtful_labels`."""
-    for sentence in doubtful_labels(labels):
-        console.warn(sentence)
 
 
 def say_encoder(console: Console, corpus: Corpus, encoder: object) -> None:
@@ -466,8 +457,8 @@ def cut(console: Console, corpus: Corpus, cutting: CuttingOptions) -> Corpus:
             pieces, n_lines = common, sum(without_shared(common, text)[1] for text in corpus.texts)
             left_out = f"{n_lines:,} lines at the edges of {len(corpus):,} texts are left out"
             console.say(f"note: {'; '.join([*blocks, left_out])}")
-        for block in blocks if not cutting.strip_common else ():
-            console.warn(f"{block}; --strip-common leaves them out")
+        else:
+            console.warn(*(f"{block}; --strip-common leaves them out" for block in blocks))
     empty = [name for name, text in zip(corpus.ids, corpus.texts, strict=False) if is_blank(text)]
     if empty and cutting.chunk is not None:
         raise InputError(f"--chunk cuts long texts, and {first_few(empty)} is empty; fill or remove it")

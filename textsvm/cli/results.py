@@ -64,8 +64,7 @@ def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide
 
 def show_results(console: Console, title: str, results: Results, n_given: int | None = None) -> None:
     """Print metrics, classes and confusion matrix as tables; of `n_given` documents some may be left out."""
-    for warning in results.warnings:
-        console.warn(warning)
+    console.warn(*results.warnings)
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
     of_all = f" of {n_given:,}" if n_given not in (None, results.n) else ""
     if not results.intervals and results.task != "regression":

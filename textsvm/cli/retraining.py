@@ -22,7 +22,7 @@ from textsvm.model.trained import TrainedModel
 from textsvm.readers.annotations import MAJORITY
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.readers.corrections import CHANGE, UNSURE, corrected_again
-from textsvm.readers.statistics import label_counts
+from textsvm.readers.statistics import doubtful_labels, label_counts
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.training.online import OnlineLearner
 from textsvm.training.train import train, with_scale
@@ -101,7 +101,7 @@ def update(
     with_columns = recorded.with_columns(columns, isinstance(fitted.rule, NumberRule))
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
-        corpora.warn_of_labels(console, [*map(str, fitted.rule.classes), *label_counts(fresh)])
+        console.warn(*doubtful_labels([*map(str, fitted.rule.classes), *label_counts(fresh)]))
         return _update_online(console, file, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns
@@ -171,7 +171,7 @@ def _train_again(
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
     combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
-    corpora.warn_of_labels(console, [*old_labels, *label_counts(fresh)])
+    console.warn(*doubtful_labels([*old_labels, *label_counts(fresh)]))
     one_class, own = fitted.estimator_name == model_files.ONE_CLASS, [True] * len(combined)
     if one_class:
         own = [label == training.positive for label in truth_of(combined)]

@@ -34,7 +34,7 @@ from textsvm.evaluation.comparison import ClassifierScore, score_classifier
 from textsvm.kernels.spelling import parse, spell
 from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_default
 from textsvm.model.trained import as_model, is_ours
-from textsvm.readers.corpus import select_examples
+from textsvm.readers.corpus import take
 from textsvm.runtime.parallel import StageProgress, n_threads
 from textsvm.training.train import train as train_model
 
@@ -193,7 +193,7 @@ def compare(
     for number, (name, make) in enumerate(makers.items()):
         if name in ours:
             train = np.asarray(parts[0][0])
-            of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
+            of_train: AnyArray = np.asarray(take(labels, train.tolist()))
             few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
             _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()), None)
         answers = []
@@ -223,6 +223,6 @@ def _answer(
     model: object, texts: object, labels: Sequence[object], part: Part, groups: Sequence[str] | None
 ) -> Answer:
     train, test = part
-    train_examples, test_examples = select_examples(texts, train), select_examples(texts, test)
+    train_examples, test_examples = take(texts, train), take(texts, test)
     of_train = None if groups is None else [groups[i] for i in train]
-    return answer(model, train_examples, select_examples(labels, train), test_examples, of_train)
+    return answer(model, train_examples, take(labels, train), test_examples, of_train)

@@ -323,12 +323,11 @@ class Corpus:
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
         rows = [int(i) for i in indices]
-        values = {name: vars(self)[name] for name in ("ids", "rows", *_LISTS)}
+        values = {name: vars(self)[name] for name in ("ids", "rows", "columns", *_LISTS)}
         if not len(self.texts):  # of vectors
             del values["texts"]
         parts: Json = {name: take(column, rows) for name, column in values.items() if column is not None}
-        columns = self.columns and {name: take(column, rows) for name, column in self.columns.items()}
-        return replace(self, **parts, columns=columns)
+        return replace(self, **parts)
 
     def select(self, part: str | None = None) -> Corpus:
         """The documents of a part, or all for None; InputError if the part has no document."""
@@ -494,7 +493,9 @@ def is_of_name(label: object) -> bool:
 
 
 def take(values: Any, indices: Sequence[int]) -> Any:
-    """The values at `indices`, in that order."""
+    """The values at `indices`, in that order: of a list, texts, vectors, or each column of a dict."""
+    if isinstance(values, dict):
+        return {name: take(column, indices) for name, column in values.items()}
     if isinstance(values, StoredTexts):
         return values.take(indices)
     return [values[i] for i in indices] if isinstance(values, Sequence) else values[indices]
@@ -511,13 +512,6 @@ def grouping(rows: Sequence[LabelledCells], names: Sequence[str]) -> str | None:
         if alone and len(again) >= 5 and n_labels < len(pairs) < len(rows) / 2 and len(set(again)) > 1:
             sizes[name] = len(pairs)
     return min(sizes, key=sizes.__getitem__, default=None)
-
-
-def select_examples(examples: Any, indices: Sequence[int]) -> Any:
-    """The examples at `indices`: texts, vectors, or a dict of columns (`Corpus.examples`)."""
-    if isinstance(examples, dict):
-        return {name: take(values, indices) for name, values in examples.items()}
-    return take(examples, indices)
 
 
 def _encoded_values(values: Sequence[str] | Array) -> Iterator[bytes]:
@@ -573,7 +567,7 @@ def build_corpus(
     warnings = note_left_out(problems, source, len(rows), missing, f"it has no {noun}")
     if len(indices) < len(rows):
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
-        columns = columns and {name: take(column, indices) for name, column in columns.items()}
+        columns = take(columns, indices) if columns else columns
     return Corpus(
         ids=_unique([row.id for row in rows], problems),
         texts=texts,
@@ -721,6 +715,11 @@ class InvalidRows:
             remedy = "; correct them, or leave them out with --skip-invalid"
             if ragged and 10 * len(lines) > total:
                 remedy = f"; {EXPORT_AGAIN}, or name the separator: --table separator=tab"
+            elif reason == SWAPPED:
+                whole = len(lines) == total
+                remedy = (
+                    f"; --text {self._options.label_column}" if whole else "; swap both cells in these rows"
+                )
             raise InputError(
                 f"{len(lines):,} of the {total:,} rows of {self._file} {'have' if plural else 'has'} "
                 f"{_LACK.get(reason, lack)} ({self._unit}{'s' * plural} "
@@ -743,22 +742,20 @@ def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> 
         lists = [vars(corpus)[name] for corpus in corpora]
         return None if any(values is None for values in lists) else _concatenate(lists)
 
-    columns = corpora[0].columns and {
-        name: _concatenate([(corpus.columns or {})[name] for corpus in corpora])
-        for name in corpora[0].columns
-    }
     return replace(
         corpora[0],
-        **{name: joined(name) for name in _LISTS},
+        **{name: joined(name) for name in ("columns", *_LISTS)},
         ids=_unique([printable_id(identifier) for corpus in corpora for identifier in corpus.ids], problems),
-        columns=columns, source=source, format=format, problems=problems,
+        source=source, format=format, problems=problems,
     )  # fmt: skip
 
 
 def _concatenate(parts: Sequence[Array]) -> Array:
-    """Concatenate lists, arrays or sparse matrices; the widest matrix gives the number of columns."""
+    """Concatenate lists, arrays, sparse matrices (as wide as the widest), or each column of dicts."""
     if len(parts) == 1:
         return parts[0]
+    if isinstance(parts[0], dict):
+        return {name: _concatenate([part[name] for part in parts]) for name in parts[0]}
     if isinstance(parts[0], Sequence):
         return [value for part in parts for value in part]
     if isinstance(parts[0], np.ndarray):

@@ -98,7 +98,8 @@ def header_format(head: str, options: ReadOptions) -> str | None:
     have a usual name of a text column and of a label column.
     """
     text = options.columns.get("text")
-    columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
+    named = text.split(",") if isinstance(text, str) else text or ()
+    columns = {name.strip().casefold() for name in named}
     if any(name.isdecimal() for name in columns):
         return None
     above = _COMMENTS.match(head)
@@ -107,10 +108,11 @@ def header_format(head: str, options: ReadOptions) -> str | None:
     for number, (line, row) in enumerate(pairwise(lines)):
         quoted = _QUOTED.match(f"{line}\n")
         for delimiter in quoted[1] if quoted else DELIMITERS:  # columns may be words of a text
-            cells = {cell.strip('"\r' if number else '" \r\ufeff') for cell in line.split(delimiter)}
+            around = '"\r' if number else '" \r\ufeff'
+            cells = {cell.strip(around).casefold() for cell in line.split(delimiter)}
             full = row.count(delimiter) >= line.count(delimiter) and max(map(len, cells)) <= _LONGEST_NAME
             full |= number == 0 and (options.text is not None or '"' in row)
-            usual = all({*map(str.lower, cells)} & {*USUAL[role]} for role in ("text", "label"))
+            usual = all(cells & {*USUAL[role]} for role in ("text", "label"))
             if full and len(cells) > 1 and (cells >= columns if columns else usual and row):
                 return "tsv" if delimiter == "\t" else "csv"
     return None

@@ -312,12 +312,14 @@ class InputFiles:
 def read_files(
     path: str | Path, *, max_bytes: int = MAX_BYTES, progress: Progress | None = None
 ) -> InputFiles:
-    """Read a file, a folder or an archive (tar, zip; gzip, bzip2, xz, Zstandard) into memory.
+    """Read a file, "-", a folder or an archive (tar, zip; gzip, bzip2, xz, Zstandard) into memory.
 
     `max_bytes` bounds the unpacked bytes of all files together; `progress` is called with (packed bytes read,
     packed bytes in all).
     """
     path = Path(path)
+    if str(path) == "-" and not path.exists():
+        return read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes)
     inputs = InputFiles(str(path))
     try:
         mode = path.stat().st_mode
@@ -547,8 +549,7 @@ def _add_tar(
             if member.isdir():
                 continue
             odd = "a link, a device or a sparse file" if not member.isfile() or member.issparse() else None
-            inner = _member_name(inputs, name, member.name, odd)
-            if inner is None:
+            if (inner := _member_name(inputs, name, member.name, odd)) is None:
                 continue
             budget.count()
             content = archive.extractfile(member)
@@ -565,8 +566,7 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget
             if info.is_dir():
                 continue
             link = stat.S_ISLNK(info.external_attr >> 16)
-            inner = _member_name(inputs, name, info.filename, "a link" if link else None)
-            if inner is None:
+            if (inner := _member_name(inputs, name, info.filename, "a link" if link else None)) is None:
                 continue
             if info.flag_bits & 1:
                 raise InputError(f"{path} is encrypted at {info.filename}; unpack it first")

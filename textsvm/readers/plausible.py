@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain, islice, pairwise
 from math import isclose
@@ -36,18 +36,20 @@ from textsvm.readers.corpus import (
 
 _OF_FILES = ("folders", "mail", "reuters", "fasta")  #: Formats without rows
 _IN_CLASSES = 0.9  #: Least share of documents of classes of several, if one alone in its class is no document
+_RATINGS = 8  #: Most numbers of a digit or two that are usual classes beside another column of numbers
 _WORDS = 4  #: Fewest words beside the name of a total, in other columns, that are a text
 _HEADER_LINES = 3  #: First rows that may be further lines of a header
 #: Words of further lines of a header: usual names of columns, types and roles.
 _HEADER_WORDS = {name for names in USUAL.values() for name in names}.union(
     ["string", "str", "object", "varchar", "nominal", "discrete", "continuous", "categorical", "meta", "type"]
 )
+_LONGEST_TOTAL = 40  #: Symbols of a text that may name a row of totals
 #: Names of rows of totals; English ones begin titles, too: "Total Recall", "Mean Girls".
 _TOTAL = re.compile(
     r"(?:(?:(?:grand |sub-?)?total|sum|count|average|mean|totale?s?):?"
-    r"(?: (?:amount|sum|number|count|eur|usd|[\d€$]\S*))?|"
+    r"(?: (?:amount|sum|number|count|eur|usd|[\d€$]\S*(?: [^\W\d]+)?))?|"
     r"(?:(?:zwischen|gesamt)?summe|gesamt|insgesamt|anzahl|mittelwert|durchschnitt|suma|итого|合計|总计):?"
-    r"( [^\s\d]+)?(?: \S+)?)\s*:?",
+    r"( [^\s\d]+)?(?: \S+)?(?:(?<=\d) [^\W\d]+)?)\s*:?",
     re.IGNORECASE,
 )
 #: Name of a row of totals, perhaps of a group, that is no class as "average" may be.
@@ -91,7 +93,7 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
 
 def is_total(cell: str, alone: bool = False) -> bool:
     """Whether a cell names a row of totals; `alone`: without another word."""
-    match = _TOTAL.fullmatch(cell.strip())
+    match = _TOTAL.fullmatch(cell.strip()) if len(cell) <= _LONGEST_TOTAL else None
     return match is not None and not (alone and match[1])
 
 
@@ -256,10 +258,23 @@ def check_texts(columns: Mapping[str, Iterable[object]], options: ReadOptions) -
             options.warn(f"the column {name!r} is read as texts and holds {kind}, such as {cells[0]}")
 
 
-def check_cents(columns: Mapping[str, Iterable[object]], file: str) -> None:
-    """Raise InputError if two columns of cells between commas are parts of numbers such as 1.932,05."""
+def check_cents(
+    columns: Mapping[str, Iterable[object]], targets: Set[str], others: Set[str], headed: bool,
+    options: ReadOptions, file: str,
+) -> None:  # fmt: skip
+    """Check two columns of cells between commas that may be parts of numbers.
+
+    InputError for numbers such as 1.932,05; a warning if the second column is read and has cents such as 05,
+    or is one of `others`, texts and labels, and has more numbers than ratings have.
+    """
     for (name, column), (other, next_column) in pairwise(columns.items()):
         whole, cents = ([str(cell).strip() for cell in cells] for cells in (column, next_column))
+        digits = all(re.fullmatch(r"[-+]?\d+", x) for x in (*whole, *cents)) and other in targets | others
+        short = len({*whole}) < len(whole) and len(max(cents, key=len, default="")) < 3
+        many = len({*cents}) > _RATINGS and short if headed else len({*cents}) > 2
+        if digits and ((many and other in others) or any(re.fullmatch(r"0\d", x) for x in cents)):
+            number = f"a number such as {whole[0]},{cents[0]}, which needs quotes"
+            options.warn(f"columns {name!r} and {other!r} of {file} may be {number}; {EXPORT_AGAIN}")
         groups = [x for x in whole if re.fullmatch(r"[-+]?[1-9]\d{0,2}(?:\.\d{3})+", x)]
         plain = sum(re.fullmatch(r"[-+]?\d{1,3}", x) is not None for x in whole)
         n, of_two = len(whole), [x for x in cents if re.fullmatch(r"\d\d", x)]

@@ -7,7 +7,6 @@ unknown format is refused with the advice to name the format.
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +26,6 @@ from textsvm.readers.files import (
     combine_files,
     is_tar,
     read_files,
-    read_stream,
     transcoded,
 )
 from textsvm.readers.mail import is_mail, is_surely_mail, read_mail
@@ -135,12 +133,9 @@ def read_corpus(
     paths, inputs = as_paths(path), []
     for number, file in enumerate(paths):
         share = part_of(progress, _READING_SHARE * number / len(paths), _READING_SHARE / len(paths), 1)
-        if str(file) == "-" and not file.exists():
-            inputs.append(read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes))
-        else:
-            inputs.append(read_files(file, max_bytes=max_bytes, progress=share))
+        inputs.append(read_files(file, max_bytes=max_bytes, progress=share))
     share = part_of(progress, _READING_SHARE, 1 - _READING_SHARE, 1)
-    return _parse(combine_files(inputs, paths), ReadOptions(format, **options), share).select(part)
+    return parse(combine_files(inputs, paths), ReadOptions(format, **options), share).select(part)
 
 
 def read_documents(
@@ -157,11 +152,8 @@ def read_documents(
     settings, corpora = ReadOptions(format, labelled=False, **options), []
     for number, path in enumerate(names):
         share = part_of(progress, number, 1, len(names))
-        if str(path) == "-":
-            inputs = read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes)
-        else:
-            inputs = read_files(path, max_bytes=max_bytes, progress=part_of(share, 0, _READING_SHARE, 1))
-        corpus = _parse(inputs, settings, part_of(share, _READING_SHARE, 1 - _READING_SHARE, 1))
+        inputs = read_files(path, max_bytes=max_bytes, progress=part_of(share, 0, _READING_SHARE, 1))
+        corpus = parse(inputs, settings, part_of(share, _READING_SHARE, 1 - _READING_SHARE, 1))
         if inputs.single and len(corpus) == 1 and corpus.ids[0] == inputs.files[0].name:
             corpus.ids = [str(path)]
         elif len(names) > 1:
@@ -193,24 +185,30 @@ def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
     return paths
 
 
-def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) -> Corpus:
-    format = detect_format(inputs, options)
+def parse(
+    inputs: InputFiles, options: ReadOptions, progress: Progress | None, format: str | None = None,
+    stored: bool = False,
+) -> Corpus:  # fmt: skip
+    """The corpus in files, whose format is detected; with `stored`, its texts are in a temporary file."""
+    format = format or detect_format(inputs, options)
     if format in VECTOR_FORMATS:
         corpus = read_vector_files(inputs, format, options)
         return options.interpreted(corpus if options.labelled else replace(corpus, labels=None))
-    documents = list(iterate_documents(inputs, format, options, progress))
-    if not documents:
-        raise no_document_error(inputs.source, format, inputs.problems)
-    if options.target and all(document.target is None for document in documents):
+    documents = iterate_documents(inputs, format, options, progress)
+    corpus = build_corpus(
+        documents, inputs.source, format, inputs.problems, labelled=options.labelled, stored=stored
+    )
+    if options.target and corpus.targets is None:
         raise InputError(f"no document of {inputs.source} has a number in column {options.target!r}")
-    corpus = build_corpus(documents, inputs.source, format, inputs.problems, labelled=options.labelled)
     return checked(options.interpreted(corpus), options)
 
 
-def no_document_error(source: str, format: str, problems: Sequence[tuple[str, str]]) -> InputError:
+def _no_document_error(inputs: InputFiles, format: str | None) -> InputError:
     """The error for an input without documents, with the first problem."""
-    reasons = "".join(f": {name} {problem}" for name, problem in problems[:1])
-    return InputError(f"{source} holds no document that can be read as {format}{reasons}")
+    reasons = "".join(f": {name} {problem}" for name, problem in inputs.problems[:1])
+    return InputError(
+        f"{inputs.source} holds no document that can be read as {format or 'a corpus'}{reasons}"
+    )
 
 
 def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
@@ -219,7 +217,7 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
         raise InputError(f"format={options.format!r} is not one of {', '.join(FORMATS)}")
     if not any(file.size for file in inputs.files):
         if inputs.problems:
-            raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
+            raise _no_document_error(inputs, options.format)
         name = next((x for x in options.named.values() if isinstance(x, str) and " " in x), "")
         note = f" ({name!r} is read as the name of a column, not as a text)" if name else ""
         raise InputError(f"{inputs.source} is empty: there is no document in it{note}")
@@ -256,8 +254,8 @@ def _has_column(format: str, column: str, options: ReadOptions) -> bool:
 def iterate_documents(
     inputs: InputFiles, format: str, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
-    """The documents of files of a format."""
-    files = inputs.files
+    """The documents of files of a format; InputError if there is none."""
+    files, document = inputs.files, None
     if format not in _MIXED:
         binary = [] if format == "tables" else [file for file in files if _is_of_no_use(file, options)]
         for file in binary:
@@ -270,7 +268,12 @@ def iterate_documents(
         files = _tables(files, inputs, options)
     options = replace(options, format=None if format == "tables" else format)
     documents = _READERS.get(format, read_tables)(files, inputs.problems, options, progress)
-    return _without_blank(documents, inputs.problems, options) if options.keep_invalid else documents
+    if options.keep_invalid:
+        documents = _without_blank(documents, inputs.problems, options)
+    for document in documents:
+        yield document
+    if document is None:
+        raise _no_document_error(inputs, format)
 
 
 def _without_blank(

@@ -39,8 +39,8 @@ from textsvm.readers.files import (
     walk,
     without_backups,
 )
-from textsvm.readers.plausible import SAMPLE, checked
-from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
+from textsvm.readers.plausible import SAMPLE
+from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, parse
 from textsvm.readers.tables import table_format
 from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
@@ -87,29 +87,21 @@ class CorpusStream:
         return self._files.source
 
     def __iter__(self) -> Iterator[Document]:
-        return (row for row in self._documents() if self._part is None or row.part == self._part)
+        if self.format in VECTOR_FORMATS:
+            raise InputError(f"{self.source} holds vectors, not documents; read it with read_corpus")
+        documents = iterate_documents(self._begin(), self.format, self._options, self._progress)
+        return (row for row in documents if self._part is None or row.part == self._part)
 
     def stored(self) -> Corpus:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
-        if self.format in VECTOR_FORMATS:
-            vectors = read_vector_files(self._files, self.format, self._options)
-            return self._options.interpreted(vectors).select(self._part)
-        corpus = build_corpus(
-            self._documents(), self.source, self.format, self.problems,
-            labelled=self._options.labelled, stored=True,
-        )  # fmt: skip
-        return checked(self._options.interpreted(corpus), self._options).select(self._part)
+        corpus = parse(self._begin(), self._options, self._progress, self.format, stored=True)
+        return corpus.select(self._part)
 
-    def _documents(self) -> Iterator[Document]:
-        if self.format in VECTOR_FORMATS:
-            raise InputError(f"{self.source} holds vectors, not documents; read it with read_corpus")
+    def _begin(self) -> InputFiles:
+        """The files, whose problems are those of this stream."""
         del self.problems[len(self._file_problems) :]
-        self._files.problems, number = self.problems, 0
-        for document in iterate_documents(self._files, self.format, self._options, self._progress):
-            number += 1
-            yield document
-        if not number:
-            raise no_document_error(self.source, self.format, self.problems)
+        self._files.problems = self.problems
+        return self._files
 
 
 def stream_corpus(
@@ -295,11 +287,10 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
     documents = iterate_documents(inputs, format, options)
     if format == "fasta":  # their letters are checked, so the corpus keeps the format
         sequences = [document._replace(id=_id(path, document, inputs, prefix)) for document in documents]
-        if sequences:
-            corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
-            yield reading_line(options.reading(path, format, len(corpus)))
-            yield corpus
-            return
+        corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
+        yield reading_line(options.reading(path, format, len(corpus)))
+        yield corpus
+        return
     number, n_invalid, endless = 0, 0, any(isinstance(file, StreamFile) for file in inputs.files)
     sample, guessed = list[str](), options.encoding is not None  #: Texts; whether their charset is a guess
     for number, document in enumerate(documents, 1):
@@ -316,8 +307,6 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
         yield document if name == document.id else document._replace(id=name)
         if number == 1 and endless:
             yield reading_line(options.reading(inputs.source, format))
-    if not number:
-        raise no_document_error(inputs.source, format, inputs.problems)
     yield from inputs.problems
     options.warn(*wrong_charset(path, sample, options.encoding))
     yield from (f"warning: {sentence}" for sentence in options.warnings)

@@ -82,7 +82,6 @@ _MARKS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "": None}
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _RENAME = "rename one, or name it by its number"
 _LETTER = re.compile(r"[^\W\d_]")
-_LONGEST_TOTAL = 40  #: Symbols of a text that may name a row of totals
 SAMPLE = 200_000  #: Cells of columns that are not read in which groups are looked for
 _ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
 _NUMBER_NAMES = (*USUAL["id"], "nr", "no", "index")  #: Names of a column of numbers that rows begin with
@@ -159,7 +158,6 @@ def read_tables(
         columns["columns"] = tuple(table.names)
         roles["label"] = roles["label"] if options.labelled else []
         options.decide(**columns, separator=table.separator, header=header, encoding=encoding)
-        options.warn(*_split_numbers(table, [*roles["label"], *roles["target"]], file.name))
         table, decimal = _with_decimal(table, roles, options, file.name)
         rows = _DocumentRows(file.name, table, roles, options, problems, len(files) > 1, decimal)
         read = {*chain(*roles.values())} if options.group is None and options.labelled else {*table.names}
@@ -179,8 +177,10 @@ def read_tables(
         options.decisions["rows"] = [n_rows]
         options.decide(grouping=grouping(sample, spare))
         rows.invalid.check(total)
-        if table.separator == "," and table.headed:
-            check_cents({name: [row[name] for row in first] for name in table.names}, file.name)
+        if table.separator == ",":
+            cells = {name: [row[name] for row in first] for name in table.names}
+            names = {*roles["label"], *roles["text"]}
+            check_cents(cells, {*roles["target"]}, names, table.headed, options, file.name)
         check_texts({name: [row.get(name) for row in first] for name in roles["text"]}, options)
     exports.check_annotators(options)
 
@@ -280,7 +280,7 @@ class _DocumentRows:
         headed = bool(short and self._table.first and not self._names.isdisjoint(map(_folded, short)))
         # Most rows are documents by their text alone: no name, and with letters.
         doubtful = headed or not first or first.isspace()
-        if not (doubtful or self._options.labelled) and len(first) <= _LONGEST_TOTAL:
+        if not (doubtful or self._options.labelled):
             doubtful = not _LETTER.search(first) or is_total(first, alone=True)
         if doubtful and (reason := self._no_document(row, headed and self._table.headed, place)):
             return reason
@@ -453,7 +453,7 @@ class TableRows:
     unit: str  #: "line" or "row": the place of a row in messages
     first: Sequence[str] = ()  #: Cells of the first row of CSV, TSV and spreadsheets
     repeated: Collection[str] = ()  #: Names of several columns
-    lookahead: Sequence[CellRow] = ()  #: The next rows of a table without a header
+    lookahead: Sequence[CellRow] = ()  #: The next rows
     sheet: str = ""  #: Description of the sheet for messages, if the file has several
     separator: str | None = None  #: Of CSV and TSV
     typed: Mapping[str, list[str]] = field(default_factory=dict)  #: By role, of formats that tell it
@@ -507,18 +507,21 @@ def _check_first_row(table: TableRows, options: ReadOptions, file: str) -> None:
         return
     columns_of_data = table.columns_of_data()
     if not (columns_of_data if options.columns else 0 in columns_of_data):
-        rows = ((sum(map(bool, row)), -line, row) for _, line, row in table.lookahead[:TITLES])
-        filled, line, cells = max(rows, default=(0, 0, ()))
-        remedy = (
+        remedy = _header_below(table) or (
             "add --table header=yes or header=no, and name the columns of texts and labels with --text and "
             f"--label, by number without a header{_separator_remedy(table)}"
         )
-        if filled > sum(map(bool, table.first)):
-            remedy = (
-                f"row {-line} may be it ({first_few(cells)}): name its columns, or add --table header={-line}"
-            )
         first = ", ".join(map(repr, table.first[:20]))
         raise InputError(f"{file}: is its first line a header? It has {first}; {remedy}")
+
+
+def _header_below(table: TableRows) -> str:
+    """Advice for a table whose first rows have fewer cells than one below them."""
+    rows = ((sum(map(bool, row)), -line, row) for _, line, row in table.lookahead[:TITLES])
+    filled, line, cells = max(rows, default=(0, 0, ()))
+    if filled <= sum(map(bool, table.first)):
+        return ""
+    return f"row {-line} may be it ({first_few(cells)}): name its columns, or add --table header={-line}"
 
 
 def _usual_roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
@@ -574,7 +577,12 @@ def _named_columns(
             remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
             remedy += _separator_remedy(table) or (f"; did you mean {close[0]!r}" if close else "")
             if not close and table.first and USUAL_NAMES.isdisjoint(map(str.lower, names)):
-                remedy += "; name columns by number if the first line is not a header"
+                below = _header_below(table)
+                remedy += (
+                    f"; is its first line the header? {below}"
+                    if below
+                    else ("; name columns by number if the first line is not a header")
+                )
             available = ", ".join(names[:20])
             raise InputError(
                 f"{file} has no column {name!r} for the {role}{remedy}; its {len(names)} columns are: "
@@ -646,7 +654,8 @@ def _table(
         if match and role and match[1] != "i":
             typed[role].append(name)
     separator = form.get("delimiter")
-    table = TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
+    ahead = lookahead or peeked
+    table = TableRows(names, headed, named_rows(), unit, first, repeated, ahead, separator=separator)
     return replace(table, typed=typed)
 
 
@@ -683,16 +692,6 @@ def _begin_with_names(header: Sequence[str], rows: Sequence[Cells], delimiter: s
         cell.startswith(" ") for row in rows for cell in row
     )
     return (numbered or in_quotes) and not split and header[0].lower() not in _NUMBER_NAMES
-
-
-def _split_numbers(table: TableRows, labels: Sequence[str], file: str) -> Iterator[str]:
-    """Warnings of columns of labels that may be a part of numbers such as 1,5, without a header."""
-    columns = [*zip(*(row for *_, row in table.lookahead if len(row) == len(table.names)), strict=True)]
-    digits = [all(re.fullmatch(r"[-+]?\d+", cell) for cell in column) for column in columns]
-    for k in range(1, len(columns) if table.separator == "," else 0):
-        if digits[k - 1] and digits[k] and len({*columns[k]}) > 2 and table.names[k] in labels:
-            number = f"a number such as {columns[k - 1][0]},{columns[k][0]}, which needs quotes"
-            yield f"columns {k} and {k + 1} of {file} may be {number}; or name other columns"
 
 
 def _header_row(

@@ -18,7 +18,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.model.top_features import MAX_DOCUMENTS, TopFeatures, has_feature_list
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import select_examples
+from textsvm.readers.corpus import take
 from textsvm.runtime.device import to_host
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
@@ -101,7 +101,7 @@ def make_report(
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
     rows, values = worst(results, mistakes), how_wrong(results)
     positive = results.labels[1] if results.task == "binary" else None
-    mistaken = select_examples(texts, results.index[rows].tolist())
+    mistaken = take(texts, results.index[rows].tolist())
     explained = explain_within_budget(model, mistaken, documents.lengths[rows], positive, progress)
     wrong = []
     for i, explanation in zip(rows, explained, strict=True):
@@ -130,7 +130,7 @@ def _class_map(
             break
         most //= 2
     rows = results.index[drawn].tolist()
-    examples = kernel.structure.read(model.encode(select_examples(texts, rows)))
+    examples = kernel.structure.read(model.encode(take(texts, rows)))
     with model.at_work(model.device_in_use):
         values = to_host(kernel.rows(examples, model.device_in_use).gram())
     return class_map(values, [labels[i] for i in drawn]), rows
@@ -212,7 +212,7 @@ def explain_within_budget(
         return []
     seconds = np.cumsum(kernel.attribution.seconds(lengths, support.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
-    first = select_examples(texts, range(affordable))
+    first = take(texts, range(affordable))
     explanations = explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
     return [*explanations, *[None] * (len(lengths) - affordable)]
 
