@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 from command import report, run
 from loading import load
 
@@ -20,8 +19,6 @@ def test_tune_finds_and_writes(tmp_path):
     found = report("tune", sample("mail"), *options, *wanted)
     assert found["metric"] == "macro_f1"
     assert len(found["table"]) == 2 * 2 + 2
-    best = max(row["mean"] for row in found["table"])
-    assert found["best_score"] == pytest.approx(best)
     chosen = found["best_params"]
     assert chosen["kernel"]["name"] in ("gap", "spectrum")
     assert len(found["nested"]["params"]) == 3
@@ -30,21 +27,6 @@ def test_tune_finds_and_writes(tmp_path):
     assert chosen["C"] == fitted.C
     assert fitted.kernel_.get_params() == {k: v for k, v in chosen["kernel"].items() if k != "name"}
     assert report("evaluate", model, sample("mail"))["accuracy"] > 0.85
-    # A row of the table is what cv says.
-    row = next(row for row in found["table"] if row["params"]["kernel"]["name"] == "spectrum")
-    options = ["--kernel", "spectrum:3", "-C", row["params"]["C"], *SHORT, "--folds", "3"]
-    assert report("cv", sample("mail"), *options)["mean"]["macro_f1"] == pytest.approx(row["mean"], abs=1e-9)
-
-
-def test_tune_shows_a_table():
-    result = run("tune", sample("questions"), "--p", "2,3,2-4", "--weight", "count,presence", "-C", "0.001,1")
-    assert result.returncode == 0, result.stderr.decode()
-    shown = result.stdout.decode()
-    assert b"note: 12 settings on 5 folds of 60 documents" in result.stderr
-    assert "12 settings by mean accuracy over 5 folds of 60 documents" in shown
-    for word in ("C 0.001", "C 1", "spectrum:2", "spectrum:2-4,presence", "* ", "the best setting"):
-        assert word in shown
-    assert "not written" in shown
 
 
 def test_tune_has_a_grid_of_its_own():

@@ -1,16 +1,13 @@
 """What holds for all estimators: order, copies, weights of 0, saving and names of classes change no value."""
 
-import pickle
-
 import numpy as np
 import pytest
 from encoders import FOOD, ROAD, static_folder
-from loading import load
 from sklearn.base import clone
 from test_choice import corpus
 
 import textsvm
-from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, OnlineSVC, Spectrum, save
+from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, OnlineSVC, Spectrum
 from textsvm.kernels.base import Kernel
 
 KERNEL = Spectrum((1, 3), "log")
@@ -187,30 +184,3 @@ def test_a_text_of_weight_0_is_absent_from_the_choice_of_an_encoder(tmp_path):
     first, second, third = (values(machine, texts[:20]) for machine in machines)
     assert second == pytest.approx(first, abs=1e-4)
     assert third == pytest.approx(first, abs=2e-3)
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_saving_changes_nothing(name, tmp_path):
-    model, kind = ESTIMATORS[name]
-    texts, targets, new = data(kind)
-    fitted = clone(model).fit(texts, targets)
-    save(fitted, tmp_path / "m.textsvm")
-    loaded = load(tmp_path / "m.textsvm")
-    if name == "OnlineSVC":  # whose weights are added up again in another order
-        assert values(loaded, new) == pytest.approx(values(fitted, new), abs=1e-6)
-    else:
-        assert np.array_equal(values(loaded, new), values(fitted, new))
-    assert np.array_equal(values(pickle.loads(pickle.dumps(fitted)), new), values(fitted, new))
-    save(loaded, tmp_path / "again.textsvm")
-    assert (tmp_path / "again.textsvm").read_bytes() == (tmp_path / "m.textsvm").read_bytes()
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_names_of_classes_that_sort_alike_change_no_value(name):
-    model, kind = ESTIMATORS[name]
-    texts, targets, new = data(kind)
-    if kind not in ("two", "three", "labels"):
-        return
-    renamed = [tuple(f"ж {t}" for t in own) if isinstance(own, list) else f"ж {own}" for own in targets]
-    fitted, other = clone(model).fit(texts, targets), clone(model).fit(texts, renamed)
-    assert np.array_equal(values(other, new), values(fitted, new))

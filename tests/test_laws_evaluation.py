@@ -8,11 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
 
 from textsvm import evaluate
+from textsvm.evaluation.baselines import compare
 from textsvm.evaluation.estimate import verdict_on
-from textsvm.evaluation.metrics import average_precisions, break_even, precision_recall_f1, roc_area, scores
-from textsvm.evaluation.results import clopper_pearson, percentile_interval
+from textsvm.evaluation.metrics import average_precisions, break_even, roc_area, scores
+from textsvm.evaluation.results import clopper_pearson, evaluate_labels, percentile_interval
+from textsvm.evaluation.slices import MOST, make_slices
+from textsvm.reporting.sections import slices_note
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
@@ -57,6 +64,69 @@ def test_resampled_intervals_cover():
     assert max(missed) <= 14
 
 
+def of_task(task, wrong, seed=0):
+    """Results of a task in which the documents `wrong` have wrong predictions."""
+    n, rng = len(wrong), np.random.default_rng(seed)
+    if task == "multilabel":
+        truth = rng.random((n, 3)) < 0.5
+        said = truth ^ (wrong[:, None] & (np.arange(3) == 0))
+        return evaluate_labels(truth, said, said - 0.5, np.array(["a", "b", "c"]), np.full(3, 0.5))
+    if task == "regression":
+        truth = rng.normal(size=n)
+        said = truth + np.where(wrong, 3.0, 0.1) * rng.choice([-1, 1], n)
+        return evaluate(truth, said, said, None)
+    names = np.array(list("ab" if task == "binary" else "abc"))
+    codes = np.arange(n) % len(names)
+    said = np.where(wrong, (codes + 1) % len(names), codes)
+    return evaluate(names[codes], names[said], said - 0.5 if task == "binary" else np.eye(3)[said], names)
+
+
+TASKS = ("binary", "multiclass", "multilabel", "regression")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_intervals_grow_with_their_level_and_resamples_with_another_seed_are_others(task):
+    results = of_task(task, np.random.default_rng(1).random(60) < 0.3)
+    of = {level: results.with_intervals(200, level).intervals for level in (0.5, 0.95)}
+    other = results.with_intervals(200, seed=1).intervals
+    for name, (low, high) in of[0.95].items():
+        if not np.isnan(low):
+            assert low <= of[0.5][name][0] <= of[0.5][name][1] <= high, name
+            assert of[0.5][name][1] - of[0.5][name][0] < high - low, name
+    assert other != of[0.95]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_slices_of_mistakes_are_worse_and_come_first(task):
+    wrong = np.arange(90) < 30
+    found = make_slices(of_task(task, wrong), "part", ["bad" if x else "good" for x in wrong], 50).slices
+    assert [(part.value, part.apart) for part in found] == [("bad", "worse"), ("good", "better")]
+
+
+def test_a_large_bad_slice_is_listed_before_many_of_which_little_is_known():
+    wrong = np.append(np.arange(2 * MOST + 200) % 2 == 0, np.arange(100) < 45)
+    values = [str(i // 2) for i in range(2 * MOST + 200)] + ["large"] * 100
+    found = make_slices(of_task("binary", wrong), "part", values, 5)
+    assert (found.n_values, len(found.slices), found.slices[0].value) == (MOST + 101, MOST, "large")
+    assert "591 more values are left out" in slices_note(found, 10)
+
+
+def test_classifiers_in_a_comparison_are_tuned_on_folds_that_keep_groups_together():
+    texts = [f"{word} {i}" for i in range(24) for word in ("apple pie", "fast car")]
+    groups, made = [f"g{i // 4}" for i in range(48)], []
+
+    def make():
+        vectors = TfidfVectorizer(analyzer="char").fit(texts)
+        made.append(make_pipeline(vectors, GridSearchCV(LinearSVC(), {"C": [1, 2]}, cv=2)))
+        return made[-1]
+
+    train = np.arange(36)
+    compare(texts, ["food", "ride"] * 24, [(train, np.arange(36, 48))], {"own": make}, groups=groups)
+    folds = made[-1][-1].cv
+    for train_part, test in folds:
+        assert not {groups[i] for i in train_part} & {groups[i] for i in test}
+
+
 @settings(max_examples=60)
 @given(
     st.integers(0, 2**32 - 1),
@@ -84,31 +154,6 @@ def test_numbers_have_the_statistics_of_scikit_learn_and_scipy_wherever_they_lie
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(2, 5), st.booleans())
-def test_classes_have_the_statistics_of_scikit_learn_also_a_single_one(seed, n, k, one_class):
-    rng = np.random.default_rng(seed)
-    names = np.array(["a", "b", "c", "d", "e"][:k])
-    truth = np.full(n, names[0]) if one_class else names[rng.integers(0, k, n)]
-    predicted = np.where(rng.random(n) < 0.5, truth, names[rng.integers(0, k, n)])
-    mine = scores(truth, predicted, None, names)
-    assert mine["accuracy"] == pytest.approx(metrics.accuracy_score(truth, predicted))
-    seen = sorted({*truth, *predicted})
-    f1 = metrics.f1_score(truth, predicted, labels=seen, average="macro", zero_division=0)
-    assert mine["macro_f1"] == pytest.approx(f1)
-    if not np.isnan(mine["mcc"]):
-        assert mine["mcc"] == pytest.approx(metrics.matthews_corrcoef(truth, predicted), abs=1e-12)
-    for name in names:
-        own = metrics.f1_score(truth == name, predicted == name, zero_division=0)
-        own = own if name in truth else np.nan  # nothing could be found
-        assert mine[f"f1[{name}]"] == pytest.approx(own, nan_ok=True)
-    if k == 2:
-        expected = metrics.precision_recall_fscore_support(truth == "b", predicted == "b", zero_division=0)
-        assert [mine[name] for name in ("precision", "recall", "f1")] == pytest.approx(
-            [part[-1] if "b" in truth else np.nan for part in expected[:3]], nan_ok=True
-        )
-
-
-@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.booleans(), st.sampled_from([0.0, 1e8]))
 def test_areas_under_curves_are_scikit_learns_also_with_ties(seed, n, ties, place):
     rng = np.random.default_rng(seed)
@@ -124,30 +169,6 @@ def test_areas_under_curves_are_scikit_learns_also_with_ties(seed, n, ties, plac
     if not ties:
         highest = np.argsort(-score)[: truth.sum()]
         assert break_even(truth, score) == pytest.approx(truth[highest].mean())
-
-
-def test_precision_recall_and_f1_have_their_definitions():
-    hits, support, predicted = (
-        np.array([[3.0, 0.0, 0.0]]),
-        np.array([[4.0, 2.0, 0.0]]),
-        np.array([[6.0, 0.0, 0.0]]),
-    )
-    precision, recall, f1 = precision_recall_f1(hits, support, predicted)
-    assert precision.tolist() == [[0.5, 0, 0]]
-    assert recall.tolist() == [[0.75, 0, 0]]
-    assert f1.tolist() == [[0.6, 0, 0]]
-
-
-def test_figures_of_the_positive_class_are_those_of_its_row():
-    """Also where no document, or no prediction, is of this class."""
-    rng = np.random.default_rng(0)
-    for share, guessed in [(0.5, 0.5), (0, 0.5), (0.5, 0), (0, 0), (1, 1), (1, 0), (0.1, 0.9)]:
-        truth, predicted = rng.random(30) < share, rng.random(30) < guessed
-        results = evaluate(truth, predicted, predicted - 0.5, [False, True], positive=True)
-        row = next(row for row in results.per_class if row["label"])
-        for name in ("precision", "recall", "f1"):
-            assert results.metrics[name] == pytest.approx(row[name], nan_ok=True)
-        assert results.metrics["f1"] == pytest.approx(results.metrics["f1[True]"], nan_ok=True)
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -172,3 +193,8 @@ def test_a_constant_answer_is_the_best_of_all(several):
             hits = sum(n for _, n in counts[:k])
             best.append(2 * hits / (30 * k + total))
         assert verdict.constant == pytest.approx(max(best))
+
+
+def test_of_numbers_the_median_of_training_is_the_constant_answer():
+    verdict = verdict_on({"mae": 0.5}, [1.0, 2.0, 9.0], [4.0, 6.0], "here")
+    assert (verdict.constant, verdict.answer) == (3.0, "the median 2")

@@ -23,10 +23,12 @@ def test_sets_in_javascript_have_their_coverage_on_average_or_for_each_class(tmp
     (tmp_path / "m.bin").write_bytes(pack(plain_model(model)))
     script = """
         const model = new Model(readFileSync(given[0]));
-        print([0.6, 0.8, 0.95].flatMap((coverage) => [[coverage, false], [coverage, true]]).map(
-          (of) => given[1].map((text) => model.predictionSet(text, ...of))));
+        print([[0.6, 0.8, 0.95].flatMap((coverage) => [[coverage, false], [coverage, true]]).map(
+          (of) => given[1].map((text) => model.predictionSet(text, ...of))),
+          failure(() => model.predictionSet("cash", 95))]);
     """
-    found = in_node(script, tmp_path / "m.bin", texts[:30])
+    found, error = in_node(script, tmp_path / "m.bin", texts[:30])
+    assert error == ["TextsvmError", "coverage must be between 0 and 1, got 95"]
     expected = [
         [model.classes_[row].tolist() for row in model.predict_set(texts[:30], coverage, per_class)]
         for coverage in (0.6, 0.8, 0.95)

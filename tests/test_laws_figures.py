@@ -129,6 +129,7 @@ def test_tuning(positive, corpus):
     grid = [{"kernel": [Spectrum(2), Spectrum(3)], "C": [0.01, 1]}]
     result = tune(SVC(device="cpu"), TEXTS, LABELS, grid, cv=3, metric="macro_f1", positive=positive)
     assert len(values["table"]) == 4
+    assert "4 settings by mean macro F1 over 3 folds of 90 documents" in shown
     means = [
         {(row["params"]["C"], round(row["mean"], 9), round(row["metrics"]["recall"], 9)) for row in part}
         for part in (values["table"], result.table)

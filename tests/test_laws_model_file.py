@@ -194,6 +194,9 @@ def test_a_saved_model_says_the_same(name, fitted, tmp_path):
     assert again == explained or error
     first, second = model.predict(new), loaded.predict(new)
     assert [*map(str, second)] == [*map(str, first)]
+    assert shown(pickle.loads(pickle.dumps(model)), new) == shown(model, new)
+    save(loaded, tmp_path / "again.textsvm")
+    assert (tmp_path / "again.textsvm").read_bytes() == (tmp_path / "m.textsvm").read_bytes()
 
 
 #: Script of a new process that says what saved models say about pickled examples.

@@ -30,19 +30,9 @@ from textsvm.readers import sample
 TESTS = Path(__file__).resolve().parent
 #: Keys of JSON that repeat what was asked.
 REPEATED = {
-    *[
-        "seconds",
-        "reading",
-        "kernel",
-        "kernel_spelled",
-        "best_kernel_spelled",
-        "C",
-        "device",
-        "corpus",
-        "source",
-    ],
-    *["output", "model", "file", "kernel_matrix", "bytes", "loss", "best_params", "params", "digest", "info"],
-    *["how", "prediction"],
+    *["seconds", "reading", "kernel", "kernel_spelled", "best_kernel_spelled", "C", "device", "corpus"],
+    *["source", "output", "model", "file", "kernel_matrix", "bytes", "loss", "best_params", "params"],
+    *["digest", "info", "how", "prediction"],
 }
 READ = "--text text --label label"
 FAST = "--kernel spectrum:3"

@@ -182,12 +182,7 @@ ROWS = {
     ),
     "OneClassSVM": (
         one_class,
-        MACHINE
-        | {
-            "kernel": (Spectrum(2), Spectrum(4)),
-            "nu": (0.1, 0.8),
-            "max_iter": (1, 10**6),
-        },
+        MACHINE | {"kernel": (Spectrum(2), Spectrum(4)), "nu": (0.1, 0.8), "max_iter": (1, 10**6)},
     ),
     "CalibratedSVC": (
         calibrated,
@@ -227,12 +222,7 @@ ROWS = {
     "BoundedGap": (kernel_of(BoundedGap, p=2), TEXT | {"p": (2, 3), "decay": (0.2, 0.8), "span": (3, 5)}),
     "GapWeighted": (
         kernel_of(GapWeighted, p=2),
-        TEXT
-        | {
-            "p": (2, 3),
-            "decay": (0.2, 0.8),
-            "weights": (None, [1.0, 5.0]),
-        },
+        TEXT | {"p": (2, 3), "decay": (0.2, 0.8), "weights": (None, [1.0, 5.0])},
     ),
     "EditDistance": (
         kernel_of(EditDistance),
@@ -245,31 +235,15 @@ ROWS = {
     ),
     "GappedKmers": (
         kernel_of(GappedKmers, g=4, m=1),
-        TEXT
-        | {
-            "g": (4, 5),
-            "m": (1, 2),
-            "weight": ("count", "log"),
-        },
+        TEXT | {"g": (4, 5), "m": (1, 2), "weight": ("count", "log")},
     ),
     "Mismatch": (
         kernel_of(Mismatch, DNA[:12], k=4, m=1),
-        {
-            "k": (3, 5),
-            "m": (1, 2),
-            "canonical": (False, True),
-            "normalised": (True, False),
-        },
+        {"k": (3, 5), "m": (1, 2), "canonical": (False, True), "normalised": (True, False)},
     ),
     "Gkm": (
         kernel_of(Gkm, DNA[:12], l=6, k=4),
-        {
-            "l": (6, 7),
-            "k": (3, 4),
-            "d": (1, 2),
-            "canonical": (False, True),
-            "normalised": (True, False),
-        },
+        {"l": (6, 7), "k": (3, 4), "d": (1, 2), "canonical": (False, True), "normalised": (True, False)},
     ),
     "Gaussian": (kernel_of(Gaussian, VECTORS[:12]), {"gamma": (0.1, 3.0)}),
     "Polynomial": (

@@ -290,18 +290,6 @@ def test_metrics_are_scikit_learns():
         assert drawn[name][0] == pytest.approx(value), name
 
 
-def test_at_the_break_even_point_precision_is_recall():
-    rng = np.random.default_rng(1)
-    truth, values = rng.random(50) < 0.3, rng.normal(size=50)
-    found = figures.break_even(truth, values)
-    said = values > np.sort(values)[-truth.sum() - 1]
-    assert found == metrics.precision_score(truth, said) == metrics.recall_score(truth, said)
-    # Of equal values as many as there is room for: of the two of value 1 one is right, and one has room.
-    assert figures.break_even(np.array([True, True, False, False]), np.array([2.0, 1, 1, 0])) == 0.75
-    assert figures.break_even(np.array([True, False]), np.array([np.nan, 0.0])) == 0
-    assert np.isnan(figures.break_even(np.zeros(3, bool), np.zeros(3)))
-
-
 @pytest.mark.parametrize("form", ["tuples", "indicator", "sparse"])
 def test_a_loaded_model_decides_the_same(form, tmp_path):
     texts, y = documents()
@@ -687,21 +675,12 @@ def test_texts_and_labels_in_two_files_are_read_line_by_line(separator, tmp_path
     rows = [f"{text}\t{';'.join(labels)}" for text, labels in zip(texts, y, strict=True)]
     (tmp_path / "t.csv").write_text("\n".join(["text\tlabel", *rows]))
     options = ["--kernel", "spectrum:3", "--multilabel"]
-    parallel = report("cv", tmp_path / "x.txt", "--labels", tmp_path / "y.txt", "--format", "plain", *options)
+    of_files = (tmp_path / "x.txt", "--labels", tmp_path / "y.txt", "--format", "plain")
+    parallel = report("cv", *of_files, *options)
     table = report("cv", tmp_path / "t.csv", "--format", "tsv", *options)
     assert parallel["pooled"] == table["pooled"]
     model = tmp_path / "m"
-    told = run(
-        "train",
-        tmp_path / "x.txt",
-        "--labels",
-        tmp_path / "y.txt",
-        "--format",
-        "plain",
-        *options,
-        "-o",
-        model,
-    )
+    told = run("train", *of_files, *options, "-o", model)
     assert b"60 documents of 3 classes" in told.stderr
     assert report("model", model)["info"]["label_separator"] == separator.strip()
     message = fails("train", tmp_path / "x.txt")

@@ -11,7 +11,6 @@ from test_reporting import Page, assert_self_contained, corpus, of_classes
 from test_reporting import made as made_report
 
 from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum
-from textsvm.evaluation import slices
 from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate, evaluate_labels
@@ -68,20 +67,6 @@ def test_a_slice_has_the_figures_of_its_documents():
     assert found.overall == results.accuracy
 
 
-def test_the_worst_slice_comes_first_if_it_is_surely_bad():
-    """One document that is wrong is no reason to come before a hundred half of which are."""
-    truth = NAMES[np.arange(301) % 2]
-    wrong = np.zeros(301, bool)
-    wrong[:100:2] = wrong[300] = True
-    said = np.where(wrong, NAMES[1 - np.arange(301) % 2], truth)
-    results = evaluate(truth, said, np.where(said == "spam", 1.0, -1.0), NAMES)
-    values = ["half"] * 100 + ["all right"] * 200 + ["one"]
-    found = make_slices(results, "source", values, resamples=20).slices
-    assert [(each.value, each.apart) for each in found] == [
-        ("half", "worse"), ("one", ""), ("all right", "better"),
-    ]  # fmt: skip
-
-
 def test_a_slice_says_nothing_of_a_class_that_it_lacks():
     results = judged(0.0)
     values = np.where((results.truth == "ham") & (np.arange(200) < 150), "a", "b")
@@ -109,17 +94,6 @@ def test_a_book_has_its_class_and_the_classes_that_its_pieces_are_mistaken_for()
     mixed = make_slices(evaluate(truth, said, np.zeros((15, 3)), names), "book", ["x"] * 8 + ["y"] * 7, 20)
     assert [row[-2] for row in sections.slices_table(mixed)[1]] == ["2 classes", "2 classes"]
     assert mixed.slices[0].metrics.keys() == {"accuracy", "macro_f1"}
-
-
-def test_of_many_groups_the_worst_are_listed():
-    n, names = 3000, np.array(["a", "b"])
-    truth = names[np.arange(n) // 2 % 2]
-    said = truth.copy()
-    said[2000:2010] = np.where(truth[2000:2010] == "a", "b", "a")
-    found = make_slices(evaluate(truth, said, np.zeros(n), names), "g", [str(i // 2) for i in range(n)])
-    assert (found.n_values, len(found.slices)) == (n // 2, slices.MOST)
-    assert {each.value for each in found.slices[:5]} == {str(i) for i in range(1000, 1005)}
-    assert f"{n // 2 - 10:,} more values are left out" in sections.slices_note(found, 10)
 
 
 def test_slices_are_of_the_documents_that_were_judged():
@@ -404,17 +378,7 @@ def table(tmp_path_factory):
 
 
 def test_evaluate_several_models_by_a_column(table):
-    options = (
-        "--beside",
-        "b.textsvm",
-        "--slice",
-        "source",
-        "--device",
-        "cpu",
-        "--report",
-        "r.html",
-        "--json",
-    )
+    options = ("--beside", "b.textsvm", "--slice", "source", "--report", "r.html", "--json")
     result = run("evaluate", "a.textsvm", "t.csv", *options, cwd=table)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)

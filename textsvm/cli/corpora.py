@@ -24,7 +24,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.charsets import is_blank
-from textsvm.readers.corpus import DATE, VECTORS, Corpus, ReadOptions, parse_number
+from textsvm.readers.corpus import DATE, VECTORS, Corpus, ReadOptions, parse_number, split_label
 from textsvm.readers.corrections import CHANGE, KEEP, UNSURE, corrected
 from textsvm.readers.plausible import checked
 from textsvm.readers.read import read_corpus, read_documents
@@ -219,7 +219,8 @@ def _with_files(
         corpus = corpus.with_vectors(read_vectors(vectors), str(vectors))
     if labels is None:
         return corpus
-    corpus = corpus.with_labels(read_labels(labels), str(labels))
+    names: list[Any] = [split_label(x, separator) if separator else x for x in read_labels(labels)]
+    corpus = corpus.with_labels(names, str(labels))
     if not numbers:
         whole = checked(corpus, ReadOptions(label_separator=separator))
         return replace(whole, reading=corpus.reading | whole.reading, detected=corpus.detected)

@@ -59,9 +59,8 @@ class OnlineLearner:
 
     def decision_function(self, X: object) -> Floats:
         """Decision values of texts, as those of `model`."""
-        machines = self.known.machines
         rows = self.reader.encode_test(self.reader.validate(X), Support(np.empty(0, np.int64)))
-        return self.plain_rule.scores(online.OnlinePredictor(machines).values(rows))
+        return self.plain_rule.scores(online.OnlinePredictor(self.known.machines).values(rows))
 
     @property
     def plain_rule(self) -> ScaledRule:
