@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers import tables
+from textsvm.readers import delimited, tables
+from textsvm.readers.corpus import ReadOptions
+from textsvm.readers.files import File
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.stream import incoming_documents, stream_corpus
 
@@ -153,6 +155,25 @@ def test_spreadsheets(write, tmp_path):
         read_corpus(path, sheet="none")
     with pytest.raises(InputError, match=r"y\.csv is read as csv, which has no sheets; leave out --sheet"):
         read_corpus(tmp_path / "y.csv", sheet="1")
+
+
+def test_rows_of_a_spreadsheet_are_read_one_by_one(tmp_path, monkeypatch):
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("python_calamine")
+    book, path = openpyxl.Workbook(write_only=True), tmp_path / "x.xlsx"
+    sheet, n = book.create_sheet("x"), 400
+    for row in [["text", "label"], *([f"{i} {'b' * 20}", "a"] for i in range(n)), ["#N/A", "a"]]:
+        sheet.append(row)
+    book.save(path)
+    cells = list[object]()
+    text_of = delimited._cell
+    monkeypatch.setattr(delimited, "_cell", lambda cell: cells.append(cell) or text_of(cell))
+    problems: list[tuple[str, str]] = []
+    [sheet], _ = delimited.read_sheets(File("x.xlsx", path.read_bytes()), ReadOptions(), problems)
+    assert len(cells) == 0
+    assert [len(row) for *_, row in sheet.rows] == [2] * (n + 2)
+    assert len(cells) == 2 * (n + 2)
+    assert [problem for _, problem in problems] == ["error cell #N/A, read as empty: 1 (A402)"]
 
 
 def test_json_arrays(write):

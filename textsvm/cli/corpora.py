@@ -31,6 +31,7 @@ from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts, names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
+from textsvm.runtime.memory import trim
 from textsvm.sources.copies import BUT_FOR, in_lone_groups, merge_groups, n_copies, n_separated, text_digests
 from textsvm.text.encoders import advice
 from textsvm.text.pieces import Pieces, without_shared
@@ -80,6 +81,7 @@ def read(
             corpus = stream_corpus(path, format, **settings).stored()
         else:
             corpus = read_corpus(path, format, **settings)
+        trim()
         files = reading.vectors, reading.labels, learning.regress is not None, learning.separator
         corpus = _with_files(corpus, *files).select(reading.part)
     if learning.regress is not None or reading.labels is not None:

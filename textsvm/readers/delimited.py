@@ -312,7 +312,7 @@ class Sheet(NamedTuple):
 
     name: str
     left: int  #: First column, from 0
-    rows: list[CellRow]
+    rows: Iterator[CellRow]
 
 
 def read_sheets(file: File, options: ReadOptions, problems: Problems) -> tuple[list[Sheet], str]:
@@ -327,11 +327,10 @@ def read_sheets(file: File, options: ReadOptions, problems: Problems) -> tuple[l
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(file.data))
         sheets = {name: book.get_sheet_by_name(name) for name in book.sheet_names}
-        cells = {name: sheet.to_python() for name, sheet in sheets.items()}
         hidden = {sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible}
     except (CalamineError, ValueError, OSError) as error:
         raise InputError(f"{file.name} cannot be read as a spreadsheet: {error}") from error
-    filled = [name for name, rows in cells.items() if rows]
+    filled = [name for name, sheet in sheets.items() if sheet.height]
     if not filled:
         raise InputError(f"{file.name} is a spreadsheet without any cells")
     visible = [name for name in filled if name not in hidden] or filled
@@ -339,26 +338,29 @@ def read_sheets(file: File, options: ReadOptions, problems: Problems) -> tuple[l
     number = int(wanted) if wanted.isdecimal() and wanted not in sheets else 0
     names = [list(sheets)[number - 1] if 1 <= number <= len(sheets) else wanted]
     names = visible if wanted == "all" not in sheets else names
-    if not cells.get(names[0]):
+    if names[0] not in filled:
         there = ", ".join(sheets)
         raise InputError(f"{file.name} has no cells in a sheet {wanted!r}; its sheets are: {there}")
     others = ", ".join(f"{name!r}{' (hidden)' * (name in hidden)}" for name in filled if name not in names)
     if others and options.sheet is None:
         problems.append((file.name, f"the sheet {wanted!r} is read; --sheet reads another: {others}"))
-    return [_sheet(file, name, sheets[name], cells[name], problems) for name in names], others
+    return [_sheet(file, name, sheets[name], problems) for name in names], others
 
 
-def _sheet(file: File, name: str, sheet: Any, cells: list[list[Any]], problems: Problems) -> Sheet:
-    top, left = sheet.start or (0, 0)
-    filled = 0
-    for (row, column), (last, _) in sheet.merged_cell_ranges or ():
-        for below in cells[row - top + 1 : last - top + 1]:
-            below[column - left] = cells[row - top][column - left]
-            filled += 1
+def _sheet(file: File, name: str, sheet: Any, problems: Problems) -> Sheet:
+    """A sheet whose cells become objects of Python row by row, or all at once if some are merged."""
+    (top, left), filled = sheet.start, 0
+    cells: Iterable[list[Any]] = (row[left:] for row in islice(sheet.iter_rows(), top, None))
+    if sheet.merged_cell_ranges:
+        cells = whole = sheet.to_python()
+        for (row, column), (last, _) in sheet.merged_cell_ranges:
+            for below in whole[row - top + 1 : last - top + 1]:
+                below[column - left] = whole[row - top][column - left]
+                filled += 1
     merged = [f"merged cells are filled with their value: {filled:,}"] * (filled > 0)
     problems += [(file.name, note) for note in (*merged, *_odd_cells(file, name))]
     rows = ((n, Cells(map(_cell, row))) for n, row in enumerate(cells, top + 1))
-    return Sheet(name, left, [(n, n, row) for n, row in rows if any(row)])
+    return Sheet(name, left, ((n, n, row) for n, row in rows if any(row)))
 
 
 def _odd_cells(file: File, name: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from html import unescape
 from itertools import zip_longest
 
 from textsvm.errors import InputError
@@ -24,12 +25,11 @@ SPLITS = {"modapte": ("YES",), "lewis": ("YES", "NO")}
 _START = re.compile(r"<REUTERS\b")
 _ATTRIBUTE = re.compile(r'\b(\w{1,40})\s*=\s*"([^"<>]*)"')
 _ENTITY = re.compile(r"&(#\d{1,7}|lt|gt|amp|quot|apos);")
-_NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 # Files of the distribution without documents.
 _ABOUT = re.compile(r"readme.*|lewis\.dtd|all-.*|cat-descriptions.*|feldman-.*", re.IGNORECASE)
 # Content of a brief document besides its title.
 _NO_BODY = re.compile(r"[*\s]*(Blah blah blah\.\s*)?")
-_CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in b"\t\n\r"}
+_CONTROL = {code: None for code in [*range(32), *range(127, 160), 0xFFFD] if code not in (9, 10, 13)}
 
 
 def is_reuters(data: bytes) -> bool:
@@ -99,12 +99,4 @@ def _element(sgml: str, name: str) -> tuple[str | None, str]:
 
 
 def _clean(sgml: str) -> str:
-    return _ENTITY.sub(_character, sgml).translate(_CONTROL)
-
-
-def _character(match: re.Match[str]) -> str:
-    name = match[1]
-    if name in _NAMED:
-        return _NAMED[name]
-    code = int(name[1:])
-    return chr(code) if code <= 0x10FFFF else ""
+    return _ENTITY.sub(lambda match: unescape(match[0]), sgml).translate(_CONTROL)

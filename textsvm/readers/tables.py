@@ -845,7 +845,7 @@ def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRo
     """Sheets of a spreadsheet, which have the same columns."""
     sheets, others = delimited.read_sheets(file, options, problems)
     tables = [
-        _table(file, iter(sheet.rows), options, problems, "row", sheet=sheet.name, left=sheet.left)
+        _table(file, sheet.rows, options, problems, "row", sheet=sheet.name, left=sheet.left)
         for sheet in sheets
     ]
     if any((table.names, table.headed) != (tables[0].names, tables[0].headed) for table in tables):
