@@ -100,6 +100,24 @@ def test_any_dialect_is_read_right_or_refused(
     assert any("row 3 is the header" in note for _, note in corpus.problems) == (header == "title")
 
 
+@pytest.mark.parametrize(
+    ("name", "symbol"), [("tab", "\t"), ("\\t", "\t"), ("comma", ","), ("semicolon", ";"), ("pipe", "|")]
+)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt"])
+def test_a_separator_has_a_name_and_a_symbol(name, symbol, suffix, tmp_path):
+    """`--table separator=tab`, which refusals advise, ended with a traceback."""
+    path = tmp_path / f"t{suffix}"
+    path.write_text("".join(f"one {i}{symbol}{'xy'[i % 2]}\n" for i in range(20)), "utf-8")
+    for separator in (name, symbol):
+        form = {"text": "1", "label": "2", "header": False, "separator": separator, "format": "csv"}
+        corpus = read_corpus(path, **form)
+        assert corpus.texts[-1] == "one 19"
+        assert corpus.reading["separator"] == symbol
+    for separator in ("tabs", ";;"):
+        with pytest.raises(InputError, match="a separator and a quote are one symbol"):
+            read_corpus(path, text="1", separator=separator, format="csv")
+
+
 def written(tmp_path, rows, head="Betreff;Text;Art;Betrag"):
     lines = [
         head,

@@ -282,6 +282,65 @@ def test_rows_below_a_table_are_no_documents(write, last):
     assert f"read {path}: 40 of 41 rows; " in heard[-1]
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        ["Text\tArt", "string\tdiscrete", "meta\tclass"],
+        ["Text\tArt", "s\td", "m\tclass"],
+        ["Text\tArt", "string\tdiscrete", "\tclass"],
+        ["mS#Text\tcD#Art"],
+        ["S#Text\tc#Art"],
+    ],
+)
+def test_lines_of_the_header_of_orange_are_no_documents(header, write):
+    rows = [f"Bitte um Hilfe im Raum {i}\t{['Drucker', 'Netz'][i % 2]}" for i in range(40)]
+    path = write("t.tab", "\n".join([*header, *rows]) + "\n")
+    for options in ({"label": "Art"}, {"text": "Text", "label": "Art"}):
+        corpus = read_corpus(path, **options)
+        assert (len(corpus), names(corpus)) == (40, {"Drucker", "Netz"})
+        assert corpus.texts[0] == "Bitte um Hilfe im Raum 0"
+    batches = list(incoming_documents([path], failed=print, keep_invalid=True))
+    assert sum(map(len, batches)) == 40
+    assert sum(len(batch.invalid) for batch in batches) == len(header) - 1
+
+
+@pytest.mark.parametrize(
+    ("above", "pattern"),
+    [
+        (["Export;;;", "Export;;;", "Stand: Mai;;;"], r"row 4 may be it \(Nr, Kategorie"),
+        (['"Export","","",""'] * 2, "row 3 may be it"),
+    ],
+)
+def test_titles_are_no_data(above, pattern, write):
+    """A title that occurs again was the class of a table without a header."""
+    rows = joined([HEADER, *TICKETS], "," if '"' in above[0] else ";")
+    with pytest.raises(InputError, match=pattern):
+        read_corpus(write("t.csv", "\n".join(above) + "\n" + rows))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("question", ["Worum geht es bei der Anfrage", "Your request in a few words?"])
+def test_a_question_below_the_header_is_said(question, separator, write):
+    rows = [["Text", "Kategorie"], [question, "Art des Anliegens"], *([row[3], row[1]] for row in TICKETS)]
+    options = {"text": "Text", "label": "Kategorie"}
+    corpus = read_corpus(write("t.csv", joined(rows, separator)), **options)
+    assert [x for x in corpus.warnings if "'Art des Anliegens'" in x and "alone in its class" in x]
+    del rows[1]
+    assert not read_corpus(write("t.csv", joined(rows, separator)), **options).warnings
+
+
+@pytest.mark.parametrize(
+    "words", ["Störung im Büro größer", "très déçu où été", "señor año atención", "Ça coûte"]
+)
+def test_utf_8_that_was_read_as_another_charset_and_saved_is_said(words, write):
+    rows = [["text", "label"], *([f"{words} {i}", row[1]] for i, row in enumerate(TICKETS))]
+    good = write("good.csv", joined(rows))
+    assert not read_corpus(good).warnings
+    twice = read_corpus(write("twice.csv", Path(good).read_text("utf-8").encode().decode("cp1252")))
+    word = next(word for word in words.split() if not word.isascii())
+    assert re.search(f"has .* for {word}: UTF-8 that was read as Windows-1252", "".join(twice.warnings))
+
+
 def test_a_label_in_the_first_row_of_each_block_is_refused_beside_a_filled_block(write):
     """As cells that were merged in a part of the table."""
     rows = [

@@ -129,9 +129,9 @@ class Console:
         )
         compiled.on_compile = lambda: self.say(compiling)
 
-    def say(self, message: str) -> None:
-        """Print a line to stderr."""
-        if not self.quiet:
+    def say(self, *messages: str) -> None:
+        """Print lines to stderr."""
+        for message in () if self.quiet else messages:
             with _ignore_write_errors():
                 self.stderr.print(one_line(message), markup=False)
 

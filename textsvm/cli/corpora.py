@@ -309,8 +309,7 @@ def check_classes(corpus: Corpus, column: str | None) -> None:
 def say_problems(console: Console, corpus: Corpus) -> None:
     """Report problems of reading, and count empty documents and exact copies."""
     console.warn(*corpus.warnings)
-    for identifier, problem in corpus.problems[: console.notes]:
-        console.say(f"note: {_place(corpus, identifier)}: {problem}")
+    console.say(*(f"note: {_place(corpus, x)}: {problem}" for x, problem in corpus.problems[: console.notes]))
     if console.notes and (more := len(corpus.problems) - console.notes) > 0:
         console.say(f"note: {more:,} more notes of that kind; `textsvm corpus` shows them all")
     if len(corpus.texts) and corpus.columns is None:

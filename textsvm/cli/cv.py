@@ -100,8 +100,7 @@ def cv(
     if output is not None:
         columns = ("id", "truth", "predicted", "decision", "folds")
         write_rows(output, columns, results.fold_predictions(documents, truth, result))
-    for number, choice in enumerate(result.chosen, 1):
-        console.say(f"note: fold {number}: {choice}")
+    console.say(*(f"note: fold {number}: {choice}" for number, choice in enumerate(result.chosen, 1)))
     console.say_device(results.select(tested.device))
     console.say(f"kernel matrix: {result.gram}")
     corpora.say_copies(console, result.copies)

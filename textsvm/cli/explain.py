@@ -113,8 +113,7 @@ def explain(
         console, files or ["-"], table, fitted.kernel, training.of_files, **recorded
     )
     corpora.check_letters(console, fitted.kernel, documents)
-    for identifier, problem in documents.problems:
-        console.say(f"note: {identifier}: {problem}")
+    console.say(*(f"note: {identifier}: {problem}" for identifier, problem in documents.problems))
     short = drift.ShortTexts(drift.SupportSymbols(fitted))
     short.add(documents.ids, documents.texts)
     if short.finding:

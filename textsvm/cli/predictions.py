@@ -183,8 +183,7 @@ class Printer:
     def _printed(self, batches: Iterable[Corpus]) -> Iterator[Iterable[tuple[Json, Cells | None]]]:
         for documents in batches:
             self._console.lap("read")
-            for identifier, problem in documents.problems:
-                self._console.say(f"note: {identifier}: {problem}")
+            self._console.say(*(f"note: {name}: {problem}" for name, problem in documents.problems))
             corpora.check_letters(self._console, self.model.kernel, documents)
             if self._pieces is not None and len(documents):
                 documents = documents.cut(self._pieces)

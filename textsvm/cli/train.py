@@ -136,8 +136,7 @@ def train(
         outcome = training.fit(console, trained_as, training_part, test_part, reading.positive, of_labelling)
     model = outcome.model
     if model.record.chosen:
-        for note in model.record.chosen.split("; "):
-            console.say(f"note: {note}")
+        console.say(*(f"note: {note}" for note in model.record.chosen.split("; ")))
     console.say_device(model.device_in_use)
     with console.warnings():
         about |= outcome.facts | outcome.saved

@@ -56,8 +56,7 @@ def verify(
         by_id, progress = dict(zip(asked.ids, asked.texts, strict=True)), console.progress_of("verify")
         labels = corpora.targets(corpus)
         results = verification.verify_all(corpus.texts, labels, by_id, corpus.groups, progress=progress)
-    for block in results[0].left_out:
-        console.say(f"note: {block}; they are left out")
+    console.say(*(f"note: {block}; they are left out" for block in results[0].left_out))
     seconds = console.lap("verify")
     if printing.json:
         rows = [{"id": name, **result.as_dict()} for name, result in zip(asked.ids, results, strict=True)]

@@ -121,7 +121,10 @@ class _Export:
         self._counts["again"] += any(answer not in last.values() for answer in counted)
         self._options.annotator_names.update(by_name)
         self._units.append([tuple(sorted(labels)) for labels in by_name.values()])
-        votes, explicit = _votes(last.values()), any(x.rejected is not None for x in last.values())
+        votes, explicit = Counter[str](), any(x.rejected is not None for x in last.values())
+        for answer in last.values():
+            votes.update(dict.fromkeys(answer.labels, 1 if answer.verdict == ACCEPT else -1))
+            votes.subtract(answer.rejected or ())
         no = tuple(label for label, count in votes.items() if explicit and count < 0)
         several = self._options.label_separator is not None or any(len(x) > 1 for x in by_name.values())
         if decided is not None and majority:
@@ -164,14 +167,6 @@ class _Export:
                 f"{self._counts['no majority']:,} (see --annotators); "
                 f"Krippendorff's alpha of all answers: {krippendorff_alpha(units):.3f}"
             )
-
-
-def _votes(answers: Iterable[Annotation]) -> Counter[str]:
-    votes = Counter[str]()
-    for answer in answers:
-        votes.update(dict.fromkeys(answer.labels, 1 if answer.verdict == ACCEPT else -1))
-        votes.subtract(answer.rejected or ())
-    return votes
 
 
 def task_of(row: object, options: ReadOptions) -> AnnotatedRow | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from string import ascii_lowercase
@@ -28,6 +28,8 @@ _SUPERSETS = {
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
+#: Problem of bytes that the charset of a byte order mark does not have.
+UNDECODABLE = "some bytes are not {} and were read as \ufffd"
 #: Problem of a text that is not UTF-8.
 NOT_UTF_8 = "bytes that are not UTF-8 were read as Windows-1252; --encoding names another charset"
 # Python codecs that are no charsets, and slow on long input.
@@ -67,6 +69,8 @@ _LETTERS = {
 _TOKEN = re.compile(r"(?<![A-Za-z\x80-\uffff])[A-Za-z]*[\x80-\uffff][A-Za-z\x80-\uffff]*")
 _AROUND = re.compile("^[„“‚‘’«»–—•…©®°§€£¿¡×÷±\xa0]+|[”“’‘»«…–—•°²³ªº®™€½¼¾×\xa0]+$")
 _WITHIN = re.compile("[’‘–—…·\xa0]+")
+#: Word with a character of UTF-8 in two to four of Windows-1252.
+_TWICE = re.compile("[A-Za-z]*[Â-ô][\x80-¿€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ][\\w\x80-¿€-™]*")
 _LEAST_GAIN = 0.1  #: Least share of the words that another charset must explain in addition
 _MOST_TOKENS = 1000  #: Distinct words by which a charset is judged
 
@@ -109,12 +113,7 @@ def decode(data: bytes) -> tuple[str, str | None]:
     if charset == "utf-8":
         return decode_utf_8(data)
     text = data.decode(charset, "replace")
-    return text, undecodable(charset) if "\ufffd" in text else None
-
-
-def undecodable(charset: str) -> str:
-    """Problem of bytes that the charset of a byte order mark does not have."""
-    return f"some bytes are not {charset} and were read as \ufffd"
+    return text, UNDECODABLE.format(charset) if "\ufffd" in text else None
 
 
 def decode_utf_8(data: bytes, line: int = 1) -> tuple[str, str | None]:
@@ -148,6 +147,17 @@ def wrong_charset(source: str, texts: Iterable[str], named: str | None) -> Itera
             f"{source} is not {named or 'Windows-1252'}: {word} is no word; --encoding {best} reads "
             f"{words[word].decode(best)}" + f" (or try {', '.join(others[:2])})" * bool(others)
         )
+
+
+def encoded_twice(source: str, texts: Sequence[str]) -> Iterator[str]:
+    """A warning if a twentieth of the texts have words in UTF-8 that was read as Windows-1252 (StÃ¶rung)."""
+    found = list[tuple[str, str]]()
+    for match in filter(None, map(_TWICE.search, texts)):
+        with suppress(UnicodeError):
+            found.append((match[0], match[0].encode("cp1252").decode()))
+    if 20 * len(found) >= len(texts) and found[1:]:
+        word, right = found[0]
+        yield f"{source} has {word} for {right}: UTF-8 that was read as Windows-1252; export it again"
 
 
 def _explained(words: Mapping[str, bytes], charset: str) -> set[str]:

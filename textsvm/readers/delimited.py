@@ -129,32 +129,27 @@ class CsvLayout(NamedTuple):
 
 def detect_layout(file: File, options: ReadOptions, tsv: bool) -> CsvLayout:
     """The layout of a file, by the options, or by its beginning."""
-    layout = _detected_layout(file, options, tsv)
     quote, delimiter = (NAMED.get(name or "", name) for name in (options.quote, options.separator))
     if len(quote or "") > 1 or len(delimiter or ";") != 1:
         raise InputError(f"separator={delimiter!r}, quote={quote!r}: a separator and a quote are one symbol")
-    layout = layout._replace(delimiter=delimiter or layout.delimiter)
-    return layout if quote is None else layout._replace(quote=quote, escaped=layout.escaped and quote == '"')
-
-
-def _detected_layout(file: File, options: ReadOptions, tsv: bool) -> CsvLayout:
     data = file.head
     head, cut = decode(data)[0], len(data) == HEAD
     head = (head[: head.rfind("\n") + 1] if cut else "") or head
-    if separator := SEPARATOR_LINE.match(head):
-        return CsvLayout(separator[1], 1, _is_escaped(head[separator.end() :], separator[1], cut))
-    above = match[0] if (match := _COMMENTS.match(head)) and "#" in match[0] else ""
-    rest = head[len(above) :]
-    quoted = _QUOTED.match(rest)
-    delimiter = quoted[1] if quoted else options.separator or ("\t" if tsv else _delimiter(rest))
-    first, skipped = next(_head_rows(rest, delimiter), []), above.count("\n")
-    named = {name.lower() for name in options.columns.values() if isinstance(name, str)}
-    if {cell.strip().lower() for cell in first}.isdisjoint(USUAL_NAMES | named):
-        rows = _head_rows(above, delimiter)  # a line of as many cells is the header, or a row
-        skipped = next((i for i, row in enumerate(rows) if len(row) == len(first)), skipped)
-    if tsv and not quoted and not _has_quotes(rest, delimiter, cut):
-        return CsvLayout(delimiter, skipped, False, "")
-    return CsvLayout(delimiter, skipped, _is_escaped(rest, delimiter, cut))
+    if line := SEPARATOR_LINE.match(head):
+        delimiter, skipped, rest, encloses = delimiter or line[1], 1, head[line.end() :], True
+    else:
+        above = match[0] if (match := _COMMENTS.match(head)) and "#" in match[0] else ""
+        rest = head[len(above) :]
+        quoted = _QUOTED.match(rest)
+        delimiter = delimiter or (quoted[1] if quoted else "\t" if tsv else _delimiter(rest))
+        first, skipped = next(_head_rows(rest, delimiter), []), above.count("\n")
+        named = {name.lower() for name in options.columns.values() if isinstance(name, str)}
+        if {cell.strip().lower() for cell in first}.isdisjoint(USUAL_NAMES | named):
+            rows = _head_rows(above, delimiter)  # a line of as many cells is the header, or a row
+            skipped = next((i for i, row in enumerate(rows) if len(row) == len(first)), skipped)
+        encloses = not tsv or quoted is not None or _has_quotes(rest, delimiter, cut)
+    quote = quote if quote is not None else '"' if encloses else ""
+    return CsvLayout(delimiter, skipped, quote == '"' and _is_escaped(rest, delimiter, cut), quote)
 
 
 def _delimiter(head: str) -> str:

@@ -30,7 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, cast
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import byte_order_mark, decode_named, decode_utf_8, is_binary, undecodable
+from textsvm.readers.charsets import UNDECODABLE, byte_order_mark, decode_named, decode_utf_8, is_binary
 from textsvm.runtime.parallel import Progress
 
 Problems = list[tuple[str, str]]
@@ -242,7 +242,7 @@ def iterate_lines(file: File | FileOnDisk, problems: Problems, newline: str | No
         while True:
             if lines is not None:
                 text = "".join(islice(lines, _BLOCK_LINES))
-                problem = undecodable(charset) if "\ufffd" in text else None
+                problem = UNDECODABLE.format(charset) if "\ufffd" in text else None
             else:
                 data = _whole_lines(stream, file.name, line)
                 text, problem = decode_utf_8(data, line)

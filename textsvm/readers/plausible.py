@@ -15,7 +15,7 @@ from math import isclose
 from statistics import median_low
 
 from textsvm.errors import InputError, first_few, printable
-from textsvm.readers.charsets import NOT_UTF_8, wrong_charset
+from textsvm.readers.charsets import NOT_UTF_8, encoded_twice, wrong_charset
 from textsvm.readers.corpus import (
     DATE,
     EXPORT_AGAIN,
@@ -78,6 +78,8 @@ def checked(corpus: Corpus, options: ReadOptions) -> Corpus:
     if options.encoding or any(NOT_UTF_8 in problem for _, problem in corpus.problems):
         words = [*set(_single(corpus)), *islice(corpus.texts, SAMPLE)]
         options.warn(*wrong_charset(corpus.source, words, options.encoding))
+    else:
+        options.warn(*encoded_twice(corpus.source, [text[:1000] for text in islice(corpus.texts, SAMPLE)]))
     if not options.labelled:
         return corpus
     corpus = _without_errors(corpus, options)
@@ -152,9 +154,13 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
         short = is_total(first) and len(rest.split()) < _WORDS
         if short and (counts[labels[i]] == 1 or re.search(r"\d", rest)):
             out[i] = TOTALS
-    for i, kind in out.items():
+    lone = [] if numbers else [i for i, label in enumerate(labels) if counts[label] == 1 and i not in out]
+    doubtful = (
+        {0: "alone in its class is the first document, perhaps a line of the header"} if lone == [0] else {}
+    )
+    for i, sentence in {**doubtful, **{i: f"{kind} is left out" for i, kind in out.items()}}.items():
         row = f"({_shown(labels[i])}: {_shown(texts[i])}), document {corpus.ids[i]} of {corpus.source}"
-        options.warn(f"{kind} is left out {row}")
+        options.warn(f"{sentence} {row}")
     return corpus.subset([i for i in range(n) if i not in out]) if out else corpus
 
 
@@ -247,10 +253,15 @@ def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:
     return corpus.subset([i for i in range(len(corpus)) if i not in errors])
 
 
-def check_texts(columns: Mapping[str, Iterable[object]], options: ReadOptions) -> None:
-    """Warn of columns of texts that are numbers or dates."""
-    for name, column in columns.items():
-        cells = [cell for cell in column if isinstance(cell, str) and cell.strip()]
+def check_columns(
+    columns: Mapping[str, Iterable[object]], roles: Mapping[str, Sequence[str]], commas: bool, headed: bool,
+    options: ReadOptions, file: str,
+) -> None:  # fmt: skip
+    """Warn of columns of texts that are numbers or dates, and of parts of numbers between `commas`."""
+    if commas:
+        _check_cents(columns, {*roles["target"]}, {*roles["label"], *roles["text"]}, headed, options, file)
+    for name in roles["text"]:
+        cells = [cell for cell in columns.get(name, ()) if isinstance(cell, str) and cell.strip()]
         dates = sum(DATE.match(cell) is not None for cell in cells)
         numbers = sum(is_number(re.sub("[.,']", "", cell)) for cell in cells)
         if len(cells) >= FEW and max(dates, numbers) >= _IN_CLASSES * len(cells):
@@ -258,7 +269,7 @@ def check_texts(columns: Mapping[str, Iterable[object]], options: ReadOptions) -
             options.warn(f"the column {name!r} is read as texts and holds {kind}, such as {cells[0]}")
 
 
-def check_cents(
+def _check_cents(
     columns: Mapping[str, Iterable[object]], targets: Set[str], others: Set[str], headed: bool,
     options: ReadOptions, file: str,
 ) -> None:  # fmt: skip

@@ -312,7 +312,10 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
     if inputs.single or format not in ("mail", "folders", "lines"):
         return format
     content = _content(files) or files
-    tables = _tables_of_sample(content, options)
+    named = [file for file in content if file.name.lower().endswith(SUFFIXES)]
+    sample = [*named, *(_sample(content) if options.columns else ())]
+    found = (f for f in sample if file_format(f, options) and (options.columns or not is_mail(f.head)))
+    tables = {file.name: is_binary(file.head) for file in found}
     text = next((f.name for f in content if f.name not in tables and not is_binary(f.head)), None)
     if tables and (options.columns or text is None):
         return "tables"
@@ -326,15 +329,6 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
             f"document; name the tables, or read each file as a document with --format {format}"
         )
     return format
-
-
-def _tables_of_sample(content: Sequence[File], options: ReadOptions) -> dict[str, bool]:
-    """Names of tables, and whether they are binary, among files that are called so or hold the columns."""
-    columns = options.columns
-    files = [file for file in content if file.name.lower().endswith(SUFFIXES)]
-    files += _sample(content) if columns else []
-    tables = (f for f in files if file_format(f, options) and (columns or not is_mail(f.head)))
-    return {file.name: is_binary(file.head) for file in tables}
 
 
 def _sample(files: Sequence[File]) -> Sequence[File]:

@@ -178,8 +178,10 @@ class StreamFile:
     def __init__(self, name: str, first: bytes, stream: IO[bytes]) -> None:
         self.name, self._first, self._stream = name, first, stream
         self.lookahead_rows = first.count(b"\n") or 1
-        peek = getattr(stream, "peek", None)  # more lines, if a pipe holds them, show the delimiter better
-        more = peek(1) if peek and first.endswith(b"\n") and _is_ready(stream) else b""
+        peek, more = getattr(stream, "peek", None), b""
+        with suppress(OSError, ValueError):  # more lines, if a pipe holds them, show the delimiter better
+            if peek and first.endswith(b"\n") and select.select([stream.fileno()], [], [], 0)[0]:
+                more = peek(1)
         self.head = (first + more[: more.rfind(b"\n") + 1])[:HEAD]
 
     @contextmanager
@@ -202,13 +204,6 @@ class _RejoinedStream(io.RawIOBase):
         self._first = self._first[len(buffer) :]
         buffer[: len(data)] = data
         return len(data)
-
-
-def _is_ready(stream: IO[bytes]) -> bool:
-    try:
-        return bool(select.select([stream.fileno()], [], [], 0)[0])
-    except (OSError, ValueError):
-        return False
 
 
 def open_stream(stream: IO[bytes], name: str, options: ReadOptions) -> InputFiles:

@@ -61,7 +61,7 @@ from textsvm.readers.delimited import (
 )
 from textsvm.readers.files import ARROW, OFFICE, ZIP, File, check_expansion, iterate_lines, with_progress
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
-from textsvm.readers.plausible import SUBTOTAL, check_cents, check_texts, decimal_mark, is_total
+from textsvm.readers.plausible import SUBTOTAL, check_columns, decimal_mark, is_total
 from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
@@ -72,6 +72,9 @@ _ATTRIBUTE = re.compile(
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
 #: Name of a column of Orange with its role (class, meta, ignored, weight) and type, as in mS#Text.
 _ORANGE = re.compile("([cmiw]?)([CDST]?)#(.+)")
+_ORANGE_LINES = re.compile(
+    "((s|string|d|discrete|c|continuous|t|time)\0)+((class|m|meta|i|ignore|w|weight)?\0)+"
+)
 _ORANGE_TYPES = {"S": "text", "C": "numbers"}
 #: Tag of a line of RIS or EndNote, and its value; tags of titles and abstracts.
 _TAG = re.compile(r"(?:([A-Z][A-Z0-9])  -|(%\S))(?: (.*))?$")
@@ -177,11 +180,8 @@ def read_tables(
         options.decisions["rows"] = [n_rows]
         options.decide(grouping=grouping(sample, spare))
         rows.invalid.check(total)
-        if table.separator == ",":
-            cells = {name: [row[name] for row in first] for name in table.names}
-            names = {*roles["label"], *roles["text"]}
-            check_cents(cells, {*roles["target"]}, names, table.headed, options, file.name)
-        check_texts({name: [row.get(name) for row in first] for name in roles["text"]}, options)
+        cells = {name: [row.get(name) for row in first] for name in table.names}
+        check_columns(cells, roles, table.separator == ",", table.headed, options, file.name)
     exports.check_annotators(options)
 
 
@@ -461,9 +461,12 @@ class TableRows:
     def columns_of_data(self) -> list[int]:
         """Columns that show that the first row is data: its cell occurs again, or is a number.
 
-        Empty if a column contradicts: only its first cell is a number, or all cells but the first are.
+        Empty if a column contradicts: only its first cell is a number, or all cells but the first are; and if
+        the first row may be a title, with less than half as many cells as another.
         """
         rows, columns = [row for _, _, row in self.lookahead if len(row) == len(self.first)], list[int]()
+        if any(2 * sum(map(bool, self.first)) < sum(map(bool, row)) for row in rows):
+            return []
         for i, (cell, below) in enumerate(zip(self.first, zip(*rows, strict=True), strict=False)):
             numbers, number = sum(map(is_number, below)), is_number(cell)
             if numbers == (0 if number else len(below)):
@@ -616,7 +619,7 @@ def _table(
     first = [" ".join(cell.split()) for cell in start[2]]
     first = [bare if (bare := cell.lstrip("# ")).lower() in USUAL_NAMES else cell for cell in first]
     peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
-    rows, lookahead = chain(peeked, rows), list[CellRow]()
+    rows, lookahead, below = chain(peeked, rows), list[CellRow](), [cells for *_, cells in peeked]
     types = [_ORANGE.fullmatch(cell) for cell in first]
     if of_orange := any(match and (match[1] or match[2]) for match in types) and options.header is not False:
         first = [match[3] if match else cell for match, cell in zip(types, first, strict=True)]
@@ -624,7 +627,7 @@ def _table(
     has_names = bool(options.header_names) or any(x in usual or x.lower() in USUAL_NAMES for x in first)
     headed = of_orange or (has_names if options.header is None else options.header is not False)
     if headed:
-        if _begin_with_names(first, [cells for *_, cells in peeked], form.get("delimiter")):
+        if _begin_with_names(first, below, form.get("delimiter")):
             first.insert(0, "row.names")
             problems.append((file.name, "the rows begin with their names, for which the header has no name"))
     else:
@@ -633,7 +636,7 @@ def _table(
     names = _unique_names(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(first).items() if headed and name and count > 1}
     text = "".join(row.raw for *_, row in [*above, start]) if headed else ""
-    n_further = _n_header_lines([cells for *_, cells in peeked], names) if headed else 0
+    n_further = _n_header_lines(below, names) if headed else 0
     source = TableForm(file, names, start[1] if headed else 0, text, **form)
 
     def named_rows() -> Iterator[NamedRow]:
@@ -662,8 +665,11 @@ def _table(
 def _n_header_lines(rows: Sequence[Cells], names: Sequence[str]) -> int:
     """Number of the first rows that are further lines of the header, as types or the questions of a survey.
 
-    They have Qualtrics' ids, or words in all of several columns of numbers or dates; not the header again.
+    They have Qualtrics' ids, types and roles of Orange, or words in all of several columns of numbers or
+    dates; not the header again.
     """
+    if _ORANGE_LINES.fullmatch("".join(f"{cell}\0" for row in rows[:2] for cell in row)):
+        return 2
     for n, row in enumerate(rows[:2], 1):
         if any(cell.startswith('{"ImportId"') for cell in row):
             return n
@@ -771,17 +777,16 @@ def _require_content(file: File) -> None:
 
 
 def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRows:
+    lines = enumerate(iterate_lines(file, problems), 1)
+    rows = ((number, number, _parsed(line)) for number, line in lines if line.strip())
+    return _of_json(file, rows, options, problems, "line")
 
-    def values() -> Iterator[tuple[int, int, Any]]:
-        for number, line in enumerate(iterate_lines(file, problems), 1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError):
-                    row = None
-                yield number, number, row
 
-    return _of_json(file, values(), options, problems, "line")
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRows:

@@ -263,5 +263,4 @@ def _serve(console: Console, port: int, prepare: Callable[[], Session]) -> None:
 
     with suppress(KeyboardInterrupt):  # before the server watches for it
         http.run(page, listening, running())
-    for line in session.close():
-        console.say(line)
+    console.say(*session.close())
