@@ -1,10 +1,13 @@
 """Help texts and tables of the command line."""
 
 import re
+import time
 
 import pytest
 from command import run
 from rich.cells import cell_len
+
+from textsvm.cli.console import Console
 
 
 @pytest.mark.slow
@@ -17,8 +20,6 @@ def test_help_gives_flags_no_type(command):
 
 def test_tables_are_readable_in_50_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
-    from textsvm.cli.console import Console
-
     header = ("fold", "trained on", "tested on", "accuracy", "macro F1", "MCC", "ROC AUC")
     rows = [(name, "1,234", "567", "98.76 %", "98.70 %", "0.9876", "0.9999") for name in ("1", "pooled")]
     console = Console()
@@ -39,8 +40,6 @@ def test_tables_are_readable_in_50_columns(monkeypatch):
 @pytest.mark.parametrize("label", ["ZH", "pt-BR", "a-class-with-a-long-name", "两个汉字"])
 def test_numbers_of_a_table_are_never_clipped(label, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    from textsvm.cli.console import Console
-
     counts = [[str(1000 + 20 * i + j) for j in range(11)] for i in range(11)]
     rows = [(f"truly {label}{i}", *row, ", ".join(["merged"] * 30)) for i, row in enumerate(counts)]
     console = Console()
@@ -66,3 +65,12 @@ def test_the_help_shows_the_options_that_people_use(command):
     if command == "train":
         assert len(re.findall(r"(?m)^\W+ --?[a-zA-Z]", short)) <= 20
         assert "--tol" in long
+
+
+def test_the_laps_of_a_stage_add_up():
+    console = Console()
+    for stage in "abab":
+        time.sleep(0.02)
+        seconds = console.lap(stage)
+    assert seconds["a"] + seconds["b"] == pytest.approx(seconds["total"], abs=0.005)
+    assert min(seconds.values()) > 0.03

@@ -53,16 +53,6 @@ def test_as_many_known_texts_are_rejected_as_may_be():
     assert largest(np.array([-2.0, 1.0])).tolist() == [2, 1]
 
 
-def test_equal_values_of_training_texts_count():
-    """A class is in a set if (1 + #{i : s_i <= p}) / (n + 1) > 1 - coverage, here for s_i = p."""
-    decision, p = np.zeros((9, 2)), np.full((9, 2), 0.5)
-    conformity = Conformity.of(p, decision, np.arange(9) % 2)
-    new = np.array([[0.5, 0.5], [0.51, 0.49]])
-    for per_class in (False, True):
-        assert conformity.sets(new, 0.7, per_class).tolist() == [[True, True], [True, False]]
-    assert conformity.known(np.array([[0.0, -1.0], [-0.01, -1.0]]), 0.1).tolist() == [True, False]
-
-
 @pytest.mark.parametrize("share", [0, 1, -0.1, True, "0.9", None, float("nan")])
 def test_shares_are_between_0_and_1(share):
     decision, p, codes = drawn(20)
@@ -130,3 +120,21 @@ def test_the_command_gives_sets_and_no_label_to_what_is_unlike(fitted, tmp_path)
 def _saved(model, folder):
     save(model, folder / "m.textsvm")
     return folder / "m.textsvm"
+
+
+@pytest.mark.parametrize("coverage", [0.25, 0.5, 0.75])
+def test_sets_are_those_of_their_definition_also_at_the_bound(coverage):
+    """Shares of eighths, and of fourths in a class, equal 1 - coverage exactly."""
+    rng = np.random.default_rng(0)
+    codes, p = np.array([0, 0, 0, 1, 1, 1, 2]), rng.dirichlet([1, 1, 1], 7)
+    own, new = p[np.arange(7), codes], np.concatenate([p, rng.dirichlet([1, 1, 1], 99)])  # with equal ones
+    for per_class in (False, True):
+        found = Conformity.of(p, p, codes).sets(new, coverage, per_class)
+        for row, values in zip(found, new, strict=True):
+            for k, value in enumerate(values):
+                scores = own[codes == k] if per_class else own
+                share = (1 + np.sum(scores <= value)) / (len(scores) + 1)
+                assert row[k] == (share > 1 - coverage or k == values.argmax())
+    most = p.max(axis=1)
+    shares = (1 + (most <= new.max(axis=1)[:, None]).sum(axis=1)) / 8
+    assert np.array_equal(Conformity.of(p, p, codes).known(new, coverage), shares > coverage)

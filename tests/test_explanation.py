@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -215,6 +216,10 @@ def test_numbers_regions_and_probabilities():
     found = explain(calibrated, NEW)
     assert [each.prediction for each in found] == calibrated.predict(NEW).tolist()
     assert found[0].value == pytest.approx(calibrated.decision_function(NEW)[0])
+    rule = replace(calibrated.model_.rule, maps={"a": np.array([-1.0]), "b": np.array([9.0])})
+    found = explain(replace(calibrated.model_, rule=rule), NEW)
+    assert {each.prediction for each in found} == {calibrated.classes_[0]}  # the likeliest class
+    assert max(each.value for each in found) > 0
 
 
 def test_either_class_may_be_the_positive_one():

@@ -157,11 +157,13 @@ def test_of_many_explained_texts_the_sums_of_their_substrings_are_shown(tmp_path
 
 def test_a_separator_of_labels_holds_for_a_file_of_labels(tmp_path):
     (tmp_path / "x.txt").write_text("".join(f"{row['text']}\n" for row in MESSAGES[:12]))
-    (tmp_path / "y.txt").write_text("a; b\nb: c\na; b\n" * 4)
+    pairs = ["a; b", "b; c", "a; c", "a; d", "b; d", "c; d"]
+    (tmp_path / "y.txt").write_text("".join(f"{pair}: {x}\n" for pair in pairs for x in "xy"))
     command = ["train", "x.txt", "--format", "plain", "--labels", "y.txt", "--multilabel", *FAST, "-o", "m"]
-    for separator, expected in ((";", ["a", "b", "b: c"]), (":", ["a; b", "b", "c"])):
-        report(*command, "--force", "--label-separator", separator, cwd=tmp_path)
-        assert load(tmp_path / "m").classes_.tolist() == expected
+    for separator, expected in ((";", 3 + 6), (":", len([*pairs, "x", "y"]))):
+        done = run(*command, "--force", "--label-separator", separator, cwd=tmp_path)
+        assert len(load(tmp_path / "m").classes_) == expected
+        assert b"are lists of" not in done.stderr  # which --label-separator would read
 
 
 def test_a_map_draws_the_classes_by_their_shares(tmp_path, monkeypatch):
@@ -197,3 +199,11 @@ def test_an_encoder_is_added_to_the_kernels_of_a_search_on_columns(tmp_path):
     assert "encoder:" in report(*command)["best_kernel_spelled"]
     message = fails("train", table(tmp_path / "u.csv", rows), *READ, "--encoder", "tiny,bits=4", code=2)
     assert "bits=4 of the encoder kernel must be 8 or None" in message
+
+
+def test_texts_that_are_names_of_missing_values_are_counted_over_all_files(tmp_path):
+    model = tmp_path / "m"
+    run("train", table(tmp_path / "t.csv", MESSAGES[:40]), *READ, "-o", model)
+    files = [table(tmp_path / f"{i}.csv", [{"text": "n/a"}, {"text": f"win cash {i}"}]) for i in range(3)]
+    said = run("predict", model, *files, "--text", "text").stderr.decode()
+    assert "3 texts are 'n/a', read as words" in said

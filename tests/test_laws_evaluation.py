@@ -15,6 +15,7 @@ from sklearn.svm import LinearSVC
 
 from textsvm import evaluate
 from textsvm.evaluation.baselines import compare
+from textsvm.evaluation.comparison import MOST_SHOWN, side_by_side
 from textsvm.evaluation.estimate import verdict_on
 from textsvm.evaluation.metrics import average_precisions, break_even, roc_area, scores
 from textsvm.evaluation.results import clopper_pearson, evaluate_labels, percentile_interval
@@ -109,6 +110,21 @@ def test_a_large_bad_slice_is_listed_before_many_of_which_little_is_known():
     found = make_slices(of_task("binary", wrong), "part", values, 5)
     assert (found.n_values, len(found.slices), found.slices[0].value) == (MOST + 101, MOST, "large")
     assert "591 more values are left out" in slices_note(found, 10)
+
+
+def test_as_many_disagreements_are_shown_as_there_is_room_for():
+    """Half of them of either kind, or more of one if there are few of the other."""
+    for a in (0, 2, 6, 9, 20):
+        for b in (0, 2, 6, 9, 20):
+            wrong = np.arange(60) < a, (np.arange(60) >= 40) & (np.arange(60) < 40 + b)
+            both = {
+                name: of_task("binary", own).with_intervals(9) for name, own in zip("ab", wrong, strict=True)
+            }
+            found = side_by_side(both, None, [str(i) for i in range(60)])
+            shown = Counter(tuple(row.correct) for row in found.disagreements)
+            assert shown.total() == min(MOST_SHOWN, a + b)
+            assert shown[False, True] >= min(a, MOST_SHOWN // 2)
+            assert shown[True, False] >= min(b, MOST_SHOWN // 2)
 
 
 def test_classifiers_in_a_comparison_are_tuned_on_folds_that_keep_groups_together():

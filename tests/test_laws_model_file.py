@@ -189,6 +189,7 @@ def test_a_saved_model_says_the_same(name, fitted, tmp_path):
         return
     save(model, tmp_path / "m.textsvm")
     loaded, error = load(tmp_path / "m.textsvm"), 1e-6 if name == "OnlineSVC" else 0
+    assert type(loaded) is type(last_step(model))
     (first, explained), (second, again) = shown(model, new), shown(loaded, new)
     np.testing.assert_allclose(second, first, atol=error, rtol=0)
     assert again == explained or error

@@ -55,18 +55,6 @@ def test_strangers_are_outliers(texts):
     assert len(model.support_) >= 0.1 * len(texts)
 
 
-def test_a_duplicated_example_is_one_of_weight_two(texts):
-    twice = [*range(60), *range(5, 40, 3)]
-    options = {"nu": 0.3, "tol": 1e-8}
-    repeated = OneClassSVM(Spectrum(p=2), **options).fit([texts[i] for i in twice])
-    weighted = OneClassSVM(Spectrum(p=2), **options).fit(texts, sample_weight=np.bincount(twice))
-    expected = repeated.solutions_[0].objective
-    assert weighted.solutions_[0].objective == pytest.approx(expected, rel=1e-6)
-    np.testing.assert_allclose(
-        weighted.decision_function(texts), repeated.decision_function(texts), atol=1e-4
-    )
-
-
 def test_pickles_and_takes_any_y(texts):
     model = OneClassSVM(Spectrum(p=2)).fit(texts, ["ignored"])
     again = pickle.loads(pickle.dumps(model))

@@ -15,7 +15,7 @@ from sklearn.model_selection import (
     cross_val_predict,
 )
 
-from textsvm import Compute
+from textsvm import Compute, MultilabelSVC
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC, OneClassSVM
 from textsvm.kernels import Spectrum
@@ -73,6 +73,8 @@ def test_predictions_are_those_of_scikit_learn(k):
     assert result.mean["accuracy"] == pytest.approx(np.mean(by_fold))
     assert result.sd["accuracy"] == pytest.approx(np.std(by_fold, ddof=1))
     assert result.pooled["accuracy"] == pytest.approx(metrics.accuracy_score(y, expected))
+    counts = [[*row.values()] for row in result.confusion.values()]
+    assert counts == metrics.confusion_matrix(y, expected).tolist() != np.transpose(counts).tolist()
     if k == 2:
         values = cross_val_predict(
             svm.SVC(kernel="precomputed", C=3, tol=1e-6), matrix, y, cv=SPLITS, method="decision_function"
@@ -281,3 +283,14 @@ def test_folds_are_trained_from_features_where_a_training_would_be(kernel):
     assert "trained from" not in gram.gram
     np.testing.assert_allclose(features.decision, gram.decision, atol=1e-5)
     assert [leak.test.tolist() for leak in features.leaks] == [leak.test.tolist() for leak in gram.leaks]
+
+
+def test_of_several_tests_a_label_needs_most():
+    """Of two tests both."""
+    documents, y = texts(60, seed=4)
+    sets = [[label, "long"] if len(text) % 3 else [label] for text, label in zip(documents, y, strict=True)]
+    model = MultilabelSVC(Spectrum(2), C=0.1, thresholds="zero", device="cpu")
+    whole = cross_validate(model, documents, sets, cv=3, repeats=2)
+    single = [cross_validate(model, documents, sets, cv=3, random_state=seed).predictions for seed in (0, 1)]
+    assert np.array_equal(whole.predictions, single[0] & single[1])
+    assert (single[0] != single[1]).any()

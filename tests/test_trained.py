@@ -15,14 +15,10 @@ from sklearn.model_selection import cross_val_predict
 import textsvm
 from textsvm import (
     SVC,
-    SVR,
     CalibratedSVC,
     EditDistance,
     MultilabelSVC,
-    OneClassSVM,
-    OnlineSVC,
     Spectrum,
-    TrainedModel,
 )
 from textsvm.sources.texts import TextSource
 
@@ -30,18 +26,6 @@ TEXTS = ["win cash now", "cash prize won", "lunch at noon", "noon then lunch", "
 LABELS = ["spam", "spam", "ham", "ham", "spam", "ham"]
 NEW = ["cash at noon", "lunch", "", "prize"]
 LABEL_SETS = [("cash",), ("cash", "won"), ("food",), ("food", "won"), ("cash",), ("food",)]
-ESTIMATORS = [
-    (SVC(Spectrum(3), device="cpu"), LABELS),
-    (CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=2), LABELS),
-    (MultilabelSVC(Spectrum(3), cv=2, device="cpu"), LABEL_SETS),
-    (SVR(Spectrum(3), device="cpu"), [1.0, 2.0, 3.0, 4.0, 1.5, 3.5]),
-    (OneClassSVM(Spectrum(3), device="cpu"), None),
-    (OnlineSVC(), LABELS),
-]
-
-
-def names(value):
-    return type(value).__name__ if hasattr(value, "fit") else ""
 
 
 @pytest.fixture
@@ -49,22 +33,6 @@ def path(tmp_path):
     """A model file."""
     textsvm.save(SVC(Spectrum(3), device="cpu").fit(TEXTS, LABELS), tmp_path / "m.textsvm")
     return tmp_path / "m.textsvm"
-
-
-@pytest.mark.parametrize(("estimator", "target"), ESTIMATORS, ids=names)
-def test_predictions_are_equal_before_saving_after_loading_and_as_estimator(estimator, target, tmp_path):
-    estimator.fit(TEXTS, target)
-    textsvm.save(estimator, tmp_path / "m")
-    model = textsvm.load(tmp_path / "m").on("cpu")
-    again = textsvm.as_estimator(model)
-    assert isinstance(model, TrainedModel)
-    assert type(again) is type(estimator)
-    assert model.estimator_name == type(estimator).__name__
-    assert list(model.predict(NEW)) == list(again.predict(NEW)) == list(estimator.predict(NEW))
-    assert model.probabilities_by_default == hasattr(estimator, "predict_proba")
-    if model.probabilities_by_default:
-        np.testing.assert_array_equal(again.predict_proba(NEW), model.predict_proba(NEW))
-        np.testing.assert_allclose(model.predict_proba(NEW), estimator.predict_proba(NEW), atol=1e-6)
 
 
 def test_a_model_is_immutable(path):

@@ -1,7 +1,10 @@
 """Grids on shared Grams: against scikit-learn's GridSearchCV with LIBSVM, and against loops written out."""
 
 import json
+import re
+import time
 import warnings
+from itertools import chain, repeat
 
 import numpy as np
 import pandas as pd
@@ -248,13 +251,28 @@ def test_the_tuned_kernel_is_a_parameter():
     assert again.kernel.p == of_kernel.best_model.kernel.p
 
 
-def test_when_time_runs_out_kernels_are_left_out():
+@pytest.mark.parametrize(("minutes", "tried"), [(1, 3), (0.5, 1)])
+def test_minutes_have_60_seconds(minutes, tried, monkeypatch):
+    """Here the clock says that 45 s are over at every time after the start."""
     documents, y = texts(40, seed=1)
-    with pytest.warns(UserWarning, match="minutes are over after 1 of 3 kernels"):
-        result = tune(SVC(device="cpu"), documents, y, {"kernel": KERNELS[2:]}, cv=2, minutes=1e-9)
-    assert len(result.table) == 1
-    assert len(result.untried) == 2
-    assert result.best_estimator.predict(documents[:1])[0] in y
+    times = chain([0.0], repeat(45.0))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(times))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = tune(SVC(device="cpu"), documents, y, {"kernel": KERNELS[2:]}, cv=2, minutes=minutes)
+    assert (len(found.table), len(found.untried)) == (tried, 3 - tried)
+    assert any("minutes are over after 1 of 3 kernels" in str(x.message) for x in said) == (tried == 1)
+    assert found.best_estimator.predict(documents[:1])[0] in y
+
+
+@pytest.mark.parametrize("metric", ["r2", "mae"])
+def test_a_notebook_shows_the_best_setting_first(metric):
+    documents, y = texts(40, seed=1)
+    grid = {"kernel": [Spectrum(1), Spectrum(3)], "C": [0.01, 1]}
+    shown = tune(SVR(device="cpu"), documents, (y == y[0]) * 1.0, grid, cv=3, metric=metric)._repr_html_()
+    means = [float(mean) for mean in re.findall(r"<tr><td>([-.\de]+)</td>", shown)]
+    assert means == sorted(means, reverse=metric == "r2")
+    assert len({*means}) == 4
 
 
 BAD_GRIDS = [

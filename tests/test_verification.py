@@ -7,6 +7,8 @@ import pytest
 from command import run
 
 from textsvm import InputError, verify
+from textsvm.cli.console import Console
+from textsvm.cli.verify import _show as show
 from textsvm.evaluation.metrics import roc_area
 from textsvm.evaluation.verification import _c_at_1, _limits, verify_all
 
@@ -262,7 +264,7 @@ def test_false_yes_is_that_of_known_texts_whose_author_is_left_out():
     assert result.as_dict()["false_yes"] == result.false_yes
 
 
-def test_no_yes_where_strangers_would_get_it():
+def test_no_yes_where_strangers_would_get_it(capsys):
     """Two works of each of six authors, in pairs of authors who write alike: one wins for the other."""
     writers = [author(seed // 2) for seed in range(6)]
     texts = [write(book + 10 * a, 600) for a, write in enumerate(writers) for book in (0, 1)]
@@ -274,6 +276,9 @@ def test_no_yes_where_strangers_would_get_it():
     assert result.scores.max() > 0.8
     assert "yes" not in result.as_dict()["verdicts"]
     assert (result.true_yes, result.false_yes) == (0, 0)
+    show(Console(), "d.txt", result)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{np.mean(result.strangers == 1):.0%} have the score 1 for another" in shown
 
 
 def test_the_limit_of_yes_bounds_the_share_of_strangers():
