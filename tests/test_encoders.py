@@ -110,6 +110,27 @@ def test_static_vectors_of_other_tokenizers(tmp_path, case):
     np.testing.assert_allclose(as_encoder(str(folder)).encoder(texts), means(folder, texts), atol=1e-6)
 
 
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_words_of_ascii_have_the_tokens_of_the_library(tmp_path, monkeypatch, lowercase):
+    """The library tokenises other words only, as it takes longer."""
+    from tokenizers import Tokenizer
+
+    folder, rng, calls = static_folder(tmp_path / "e", lowercase=lowercase), random.Random(0), []
+    encoder, tokens = as_encoder(str(folder)).encoder, [*vocabulary(), "q", "W", "Bread", "x" * 60]
+    words = ["".join(rng.choices(tokens, k=rng.randrange(1, 5))).replace("##", "") for _ in range(3000)]
+    words = [word for word in words if word.isascii() and word.isalnum() and len(word) <= 100]
+    library = Tokenizer.from_file(f"{folder}/tokenizer.json")
+    library.no_truncation()
+    ids = [library.encode(word, add_special_tokens=False).ids for word in words]
+    encoded = type(encoder)._encoded
+    monkeypatch.setattr(type(encoder), "_encoded", lambda *own: calls.append(own[2]) or encoded(*own))
+    found = encoder.tokenise([*words, "é", "y" * 101])
+    assert found[:-2] == [[number for number in own if number != encoder.unknown] for own in ids]
+    assert calls == [["é", "y" * 101]]
+    assert sum(len(own) > 2 for own in found) > 300
+    assert lowercase or not all(found[:-2])
+
+
 def test_sums_have_the_order_of_the_words(encoder):
     words = ["bread", "unable", "word7", "of", "car", "soup"] * 40
     of_words, total = encoder(words), np.zeros(16, np.float32)

@@ -144,11 +144,8 @@ def fast_candidate(
     texts: Sequence[str], folded: bool = True, n_classes: int = 2, n_groups: int | None = None
 ) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
-    if is_dna(texts, folded):
-        return Candidate(dna=True, plain=0.0, C=penalty(FEW_DNA, len(texts)), loss="hinge")
-    works = few_works(texts, n_classes, n_groups)
-    C = 1.5 * (MOST_C if works else penalty_of(texts))
-    return Candidate(has_words(texts), plain=0.0, C=C, works=works)
+    default = auto_candidate(texts, folded, n_classes, n_groups)
+    return replace(default, plain=0.0, word_share=0.5, C=default.C * (1 if default.dna else 1.5))
 
 
 def penalty(enough: float, n: int) -> float:

@@ -148,10 +148,12 @@ class StaticEncoder(TextEncoder):
         special = all(token["special"] for token in state["added_tokens"])
         self._is_bert = special and [part.get("type") for part in parts] == _BERT
         self._lowers = self._is_bert and parts[0].get("lowercase", True)
-        longest = parts[2]["max_input_chars_per_word"] if self._is_bert else 0
-        words = (t for t in tokens if t.isascii() and (t.isalnum() or t in punctuation) and len(t) <= longest)
-        #: Ids of the tokens of BERT's tokenizer that are whole words of ASCII, or punctuation.
-        self._words = {t: tokens[t] for t in words}
+        self._longest: int = parts[2]["max_input_chars_per_word"] if self._is_bert else 0
+        prefix = parts[2].get("continuing_subword_prefix") or ""
+        words = (t for t in tokens if t.isascii() and (t.isalnum() or t in punctuation))
+        #: Ids of the tokens of BERT's tokenizer that begin words of ASCII or are punctuation, and of others.
+        self._words = {t: tokens[t] for t in words if len(t) <= self._longest}
+        self._ends = {t.removeprefix(prefix): own for t, own in tokens.items() if t.startswith(prefix)}
 
     def __reduce__(self) -> tuple[object, ...]:
         return StaticEncoder, (self._arrays, self.name)  # the library's tokenizer would lose a setting
@@ -187,13 +189,32 @@ class StaticEncoder(TextEncoder):
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of the tokens of each text, without unknown tokens."""
-        keys = [text.lower() for text in texts] if self._lowers else texts
-        ids = [[self._words[key]] if key in self._words else [] for key in keys]
-        rest = [i for i, of_text in enumerate(ids) if not of_text]
+        words, keys = self._words, [text.lower() for text in texts] if self._lowers else texts
+        ids = [[words[key]] if key in words else self._pieces(key) for key in keys]
+        rest = [i for i, of_text in enumerate(ids) if of_text is None]
         batch = self._encoded(self._tokenizer.encode_batch_fast, [texts[i] for i in rest])
         for i, encoding in zip(rest, batch, strict=True):
             ids[i] = encoding.ids
-        return [[t for t in row if t != self.unknown] if self.unknown in row else row for row in ids]
+        rows = [row or [] for row in ids]
+        return [[t for t in row if t != self.unknown] if self.unknown in row else row for row in rows]
+
+    def _pieces(self, word: str) -> list[int] | None:
+        """Ids that BERT's tokenizer gives a word of ASCII: the longest token that fits, repeatedly.
+
+        None for other texts, which the library tokenises. A word that tokens do not cover has none.
+        """
+        if len(word) > self._longest or not (word.isascii() and word.isalnum()):
+            return None
+        ids, first, tokens = list[int](), 0, self._words
+        while first < len(word):
+            for end in range(len(word), first, -1):
+                if (token := tokens.get(word[first:end])) is not None:
+                    break
+            else:
+                return []
+            ids.append(token)
+            first, tokens = end, self._ends
+        return ids
 
     def encode(self, characters: Documents, progress: Progress | None = None) -> Floats32:
         characters = without_surrogates(characters)

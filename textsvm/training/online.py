@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -104,7 +103,7 @@ class OnlineLearner:
         place = np.searchsorted(every, store.classes).tolist()
         rows = {name: store.keys_of(name) for name in store.codes}
         store.codes = {name: place[code] for name, code in store.codes.items()}
-        store.classes, store.machines = every, self._new_machines(every)
+        store.classes, store.machines = every, online.new_machines(len(every), self.settings)
         for name, keys in rows.items():
             store.add(name, keys, store.codes[name])
         self._settle()
@@ -128,14 +127,12 @@ class OnlineLearner:
         """Estimated leave-one-out decision values of the known texts, and their class numbers, shape (n,)."""
         return self.known.left_out()
 
-    def _new_machines(self, classes: AnyArray) -> list[Any]:
-        return online.new_machines(len(classes), self.settings)
-
     def _begin(self, classes: AnyArray) -> None:
         if len(classes) < 2:
             raise InputError(f"two or more classes are needed, got {len(classes)}; name them with classes=")
         check_labels(classes.tolist())
-        self.texts, self.info = online.OnlineTexts(classes, self._new_machines(classes)), {}
+        machines = online.new_machines(len(classes), self.settings)
+        self.texts, self.info = online.OnlineTexts(classes, machines), {}
 
     def _learn(self, texts: Sequence[str], codes: Ints) -> None:
         store = self.known

@@ -20,7 +20,7 @@ from textsvm.model.settings import (
     Settings,
 )
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Problem, Regression
-from textsvm.training.targets import Target, as_classes, as_numbers, class_factors, weights_of
+from textsvm.training.targets import Target, as_classes, as_numbers, class_factors
 from textsvm.training.thresholds import choose_offsets, choose_thresholds, mean_values, out_of_fold_values
 
 
@@ -45,10 +45,11 @@ def problem_of(
     """
     if isinstance(settings, ClassifierSettings):
         return classification(settings, target, index, sample_weight)
+    weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
     if isinstance(settings, MultilabelSettings):
-        weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
         return Labelling(index, target.values[index], float(settings.C), weight)
-    weight = weights_of(index, sample_weight)
+    if not weight.any():
+        raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
     if isinstance(settings, NoveltySettings):
         return OneClass(index, float(settings.nu), weight)
     assert isinstance(settings, RegressionSettings)
@@ -56,13 +57,9 @@ def problem_of(
 
 
 def classification(
-    settings: ClassifierSettings,
-    target: Target,
-    index: Ints,
-    sample_weight: Floats | None = None,
-    C: float | None = None,
+    settings: ClassifierSettings, target: Target, index: Ints, sample_weight: Floats | None
 ) -> Classification:
-    """`problem_of` for a classifier, with `C` in place of the setting if it is not None."""
+    """`problem_of` for a classifier."""
     assert target.classes is not None
     codes = target.values[index]
     weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
@@ -72,11 +69,12 @@ def classification(
         why = "sample_weight is zero for all of its documents" if weightless else "it has no document"
         raise InputError(f"there is nothing to learn the class {target.classes[a]!s} from: {why}")
     factors = class_factors(settings.class_weight, target.classes, totals)
-    penalty, loss = float(settings.C if C is None else C), settings.loss or "hinge"
-    weight = weight * factors[codes]
+    weight, loss = weight * factors[codes], settings.loss or "hinge"
     strategy = settings.multiclass.partition(":")[0]
     levels = levels_of(settings.multiclass, target.classes) if strategy == "ordered" else None
-    return Classification(index, codes, len(target.classes), penalty, weight, strategy, loss, levels)
+    return Classification(
+        index, codes, len(target.classes), float(settings.C), weight, strategy, loss, levels
+    )
 
 
 def levels_of(multiclass: str, classes: AnyArray) -> Ints:

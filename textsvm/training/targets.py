@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import AnyArray, Bools, Floats, Ints, Words, first_true
+from textsvm.arrays import AnyArray, Floats, Ints, Words, first_true
 from textsvm.errors import InputError, check_labels
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.base import is_whole
@@ -143,14 +143,6 @@ def as_weights(sample_weight: ArrayLike | None, n: int) -> Floats | None:
     return weight
 
 
-def weights_of(index: Ints, sample_weight: Floats | None) -> Floats:
-    """Weights of the examples `index`, 1 each by default; InputError if all are 0."""
-    weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
-    if not weight.any():
-        raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
-    return weight
-
-
 def class_factors(class_weight: object, classes: AnyArray, totals: Floats) -> Floats:
     """Factor of C for each class, shape (n_classes,), given the sum of sample weights of each class.
 
@@ -198,17 +190,10 @@ def _column_of(y: object, n: int, what: str) -> AnyArray:
         raise InputError(f"expected one {what} a document, got an array of shape {values.shape}{several}")
     if len(values) != n:
         raise InputError(f"there are {n} documents and {len(values)} {what}s; give one {what} a document")
-    if (i := first_true(_missing(values))) is not None:
+    others = values.tolist() if values.dtype.kind == "O" else ()
+    if (i := first_true([*map(is_missing, others)] if others else values != values)) is not None:
         raise InputError(f"the {what} of document {i} is missing; remove the document or give it one")
     return values
-
-
-def _missing(values: AnyArray) -> Bools:
-    """Whether each value is missing."""
-    if values.dtype.kind == "O":
-        return np.array([is_missing(value) for value in values.tolist()], bool)
-    missing = {"f": np.isnan, "c": np.isnan, "M": np.isnat}.get(values.dtype.kind)
-    return missing(values) if missing else np.zeros(len(values), bool)
 
 
 def with_positive(target: Target, positive: object) -> Target:
