@@ -198,3 +198,17 @@ def test_vectors_beside_texts(here):
     assert "60 vectors and" in fails(*predict, "--vectors", here / "mails.npy")
     own = report("train", here / "mails.csv", "--text", "2", *beside, "-o", here / "u.textsvm")
     assert "vectors with weight 0" in own["chosen"]
+
+
+def test_a_row_whose_text_columns_are_all_empty_gets_a_reason(here, of_columns, tmp_path):
+    model, table = of_columns[0], tmp_path / "t.csv"
+    table.write_text("label,subject,body,hour,size\nspam,,,3,1.5\nham,, \u200b,3,0.5\nham,lunch,,3,0.5\n")
+    result = run("predict", model, table)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["label"] is None for row in rows] == [True, True, False]
+    assert rows[0]["reason"] == "line 2: its 'subject' and 'body' are empty"
+    assert result.returncode == 1
+    assert b"2 of the rows got no label" in result.stderr
+    for command in (["evaluate", model, table], ["train", table, *ON, "-o", tmp_path / "n.textsvm"]):
+        assert "2 of the 3 rows of t.csv have no text (lines 2, 3)" in fails(*command)
+    assert b"1 of 3 rows" in run("evaluate", model, table, "--skip-invalid").stderr

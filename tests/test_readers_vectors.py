@@ -292,7 +292,9 @@ def test_columns_stay_apart(stored, tmp_path):
         corpus = read_corpus(tmp_path / "x.csv", **wishes)
     columns = {name: list(values) for name, values in corpus.columns.items()}
     assert columns == {"subject": ["Hi", "Re"], "body": ["one", ""], "hour": [1, 23], "size": [2.5, 100]}
-    assert list(corpus.texts) == ["Hi", "Re"]
+    assert list(corpus.texts) == ["Hi\none", "Re\n"]  # no column is lost
+    assert isinstance(corpus.texts, StoredTexts) == stored
+    assert corpus.texts[1] == read_corpus(tmp_path / "x.csv", text="subject,body").texts[1]
     assert corpus.examples is corpus.columns
     part = corpus.subset([1])
     assert {name: list(values) for name, values in part.columns.items()} == {

@@ -16,10 +16,14 @@ from textsvm import (
     SVC,
     CalibratedSVC,
     InputError,
+    Linear,
+    On,
+    OneClassSVM,
     OnlineSVC,
     Spectrum,
     SpectrumFeatures,
     cross_validate,
+    read_corpus,
 )
 
 pytestmark = pytest.mark.slow
@@ -55,7 +59,7 @@ def test_a_column_of_texts_is_texts(form, model):
         fitted = clone(estimator).fit(column, LABELS)
         expected = clone(estimator).fit(TEXTS, LABELS)
         np.testing.assert_array_equal(fitted.decision_function(others), expected.decision_function(OTHERS))
-        assert not hasattr(fitted, "n_features_in_")
+        assert hasattr(fitted, "n_features_in_") == hasattr(column, "columns")
     features = SpectrumFeatures(p=2).fit(column)
     assert (features.transform(others) != SpectrumFeatures(p=2).fit(TEXTS).transform(OTHERS)).nnz == 0
     assert CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(column, LABELS).score(column, LABELS) == 1
@@ -107,3 +111,55 @@ def test_scikit_learn_around_texts_in_any_form(around, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_cross_val_predict_of_texts_in_any_form(form):
     assert cross_val_predict(SVC(Spectrum(2)), FORMS[form](TEXTS), LABELS, cv=2).tolist() == LABELS
+
+
+FRAMES = {name: make for name, make in COLUMNS.items() if name in ("pandas", "polars", "arrow")}
+
+
+@pytest.mark.parametrize("form", FRAMES)
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
+def test_another_column_than_that_of_the_training_is_refused(form):
+    column = FRAMES[form](TEXTS)
+    other = {"pandas": pd.DataFrame, "polars": pl and pl.DataFrame, "arrow": pa.table}[form](
+        {"title": OTHERS}
+    )
+    online = OnlineSVC(p=2).partial_fit(column, LABELS)
+    estimators = [CalibratedSVC(SVC(Spectrum(2))), SVC(Spectrum(2)), OnlineSVC(p=2)]
+    for estimator in [online, *(x.fit(column, LABELS) for x in estimators)]:
+        assert (estimator.feature_names_in_.tolist(), estimator.n_features_in_) == (["text"], 1)
+        for call in (estimator.predict, estimator.decision_function):
+            with pytest.raises(InputError, match="the table has no column 'text'; it has title"):
+                call(other)
+            call(OTHERS), call(np.array(OTHERS))
+    with pytest.raises(InputError, match="no column 'text'"):
+        online.partial_fit(other, TRUTH)
+    with pytest.raises(InputError, match="no column 'text'"):
+        SpectrumFeatures(p=2).fit(column).transform(other)
+
+
+def test_tables_have_the_names_of_all_columns():
+    table = {"text": TEXTS, "more": TEXTS, "n": [1, 2] * 12, "unused": TEXTS}
+    kernel = On("text", Spectrum(2)) + On("n", Linear())
+    for X in (table, pd.DataFrame(table), pd.DataFrame(table).to_dict("records")):
+        model = SVC(kernel).fit(X, LABELS)
+        assert (model.feature_names_in_.tolist(), model.n_features_in_) == (list(table), 4)
+        model.predict({"n": [1], "text": ["a"]})  # other columns may be missing, in any order
+        with pytest.raises(InputError, match="no column 'n'"):
+            model.predict({"text": ["a"]})
+    assert not hasattr(model.fit({"text": TEXTS, 1: TEXTS, "n": [1, 2] * 12}, LABELS), "feature_names_in_")
+    numbered = pd.DataFrame({0: TEXTS, 1: TEXTS})
+    for estimator in (SVC("fast"), SVC(On(0, Spectrum(2)))):
+        with pytest.raises(InputError, match=r"X\.columns = X\.columns\.astype\(str\)"):
+            estimator.fit(numbered, LABELS)
+
+
+@pytest.mark.parametrize("text", ["text", ["text"], "text,more", ["text", "more"]])
+def test_a_corpus_is_no_table(text, tmp_path):
+    (tmp_path / "t.csv").write_text("text,more,label\nwin,cash,a\nlunch,noon,b\n")
+    corpus = read_corpus(tmp_path / "t.csv", text=text, label="label")
+    online, features = OnlineSVC(), SpectrumFeatures()
+    fits = [SVC(x).fit for x in ("fast", Spectrum(2), Linear(), On("text", Spectrum(2)))]
+    for fit in (*fits, online.partial_fit, features.fit, OneClassSVM().fit):
+        with pytest.raises(InputError, match=r"X is a Corpus; give corpus\.texts, or corpus\.columns"):
+            fit(corpus, corpus.labels)
+    SVC("fast").fit(corpus.examples, corpus.labels)

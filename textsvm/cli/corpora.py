@@ -121,7 +121,7 @@ def read_unlabelled(
         console.warn(f"{corpus.source} is read as one document of {lines:,} lines; {ONE_DOCUMENT}")
     say_missing_texts(console, names_of_missing(corpus))
     filled = [i for i, text in enumerate(corpus.texts) if not is_blank(text)]
-    if table.vectors is None and corpus.columns is None and len(filled) < len(corpus.texts):
+    if table.vectors is None and len(filled) < len(corpus.texts):
         if not filled:
             raise InputError(f"{corpus.source} has no text: it is empty, or white space alone")
         n, first = len(corpus) - len(filled), corpus.ids[[*map(is_blank, corpus.texts)].index(True)]
@@ -312,7 +312,7 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     console.say(*(f"note: {_place(corpus, x)}: {problem}" for x, problem in corpus.problems[: console.notes]))
     if console.notes and (more := len(corpus.problems) - console.notes) > 0:
         console.say(f"note: {more:,} more notes of that kind; `textsvm corpus` shows them all")
-    if len(corpus.texts) and corpus.columns is None:
+    if len(corpus.texts):
         _say_lengths(console, corpus)
     say_missing_texts(console, names_of_missing(corpus))
     groups = corpus.duplicates()

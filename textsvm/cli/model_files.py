@@ -122,7 +122,8 @@ def save_model(
 def corpus_digest(corpus: Corpus) -> str:
     """BLAKE2b hash of the texts and labels of a corpus."""
     hashed = blake2b(digest_size=16)
-    columns = [corpus.texts, *(corpus.columns or {}).values(), corpus.labels or [], corpus.targets or []]
+    columns = [*corpus.text_columns[:1], *(corpus.columns or {}).values()]
+    columns += [corpus.labels or [], corpus.targets or []]
     for value in (value for column in columns for value in column):
         hashed.update(str(value).encode("utf-8", "surrogatepass") + b"\0")
     return hashed.hexdigest()

@@ -126,7 +126,6 @@ def report_on_folds(
     settings: Settings, corpus: Corpus, result: CrossValidation, pooled: Results, title: str, mistakes: int
 ) -> Report:
     """Report on the out-of-fold predictions."""
-    with_texts = len(corpus.texts) == len(corpus)
     facts = [
         ("machine", settings.estimator), ("kernel", spelled(settings)), ("C", f"{settings.as_dict()['C']:g}"),
         ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
@@ -134,7 +133,7 @@ def report_on_folds(
         ("device", select(settings.device).description),
         ("written by", f"textsvm {__version__}"),
     ]  # fmt: skip
-    return report_of_folds(pooled, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
+    return report_of_folds(pooled, corpus.texts, corpus.ids, title, facts, mistakes)
 
 
 def results_on_texts(corpus: Corpus, result: CrossValidation, positive: str | None) -> Results | None:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.inputs import TYPES, require_numbers
+from textsvm.kernels.inputs import TYPES, InputTable, is_table, require_numbers
 from textsvm.model.rules import has_probabilities
 from textsvm.model.settings import Compute, KernelLike, Settings, check_jobs, copied
 from textsvm.model.top_features import TopFeatures, coefficients
@@ -116,17 +116,16 @@ class KernelEstimator(BaseEstimator):
         """scikit-learn's check of vectors for a kernel, or of a precomputed kernel matrix."""
         if is_on_gpu(X):
             return X
+        options = {} if kernel is None else {"accept_sparse": "csr", "dtype": TYPES}
         if kernel is not None:
             require_numbers(X)
         with _as_input_error():
-            if kernel is None:
-                return check_array(X, ensure_all_finite=False, estimator=self)
-            return check_array(X, accept_sparse="csr", dtype=TYPES, ensure_all_finite=False, estimator=self)
+            return check_array(X, ensure_all_finite=False, estimator=self, **options)
 
     def _set_model(self, model: TrainedModel, X: Any) -> Self:
         """Hold a trained model, and the number and names of the columns of its examples."""
-        for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
-            delattr(self, name)
+        self.__dict__.pop("n_features_in_", None)
+        set_columns(self, X)
         if model.support.n_features is not None:
             with _as_input_error():
                 validate_data(self, X, reset=True, skip_check_array=True)
@@ -147,9 +146,10 @@ class KernelEstimator(BaseEstimator):
             columns = self.model_.support.n_features
             if self.model_.kernel is None and values.ndim == 2 and values.shape[1] != columns:
                 check_block(values, values.shape[1])  # a missing value is reported before the columns
-        if "n_features_in_" in vars(self):
+        if self.model_.support.n_features is not None and "n_features_in_" in vars(self):
             with _as_input_error():
                 validate_data(self, X, reset=False, skip_check_array=True)
+        require_columns(self, X)
         settings = self._device_and_jobs()
         if (self.model_.device, self.model_.n_jobs) != settings:
             check_jobs(settings[1])
@@ -164,7 +164,10 @@ class KernelEstimator(BaseEstimator):
         return self._model_for(X).decision_function(X, progress)
 
     def predict(self, X: Any, progress: StageProgress | None = None) -> AnyArray:
-        """Predict the class of each text, shape (n,); a calibrated model the most probable, or "unsure"."""
+        """Predict the class of each text, shape (n,); a calibrated model the most probable, or "unsure".
+
+        Several labels have the form of the training labels: tuples, array or matrix.
+        """
         predictions: AnyArray = self._model_for(X).predict(X, progress)
         return predictions
 
@@ -204,8 +207,8 @@ class KernelEstimator(BaseEstimator):
 
 
 @dataclass(repr=False, eq=False)
-class FixedKernelEstimator(KernelEstimator):
-    """Parameters of the machines that choose no kernel by cross-validation; `textsvm.SVC` documents them."""
+class MachineEstimator(KernelEstimator):
+    """Parameters of all machines with a kernel, which `textsvm.SVC` documents."""
 
     kernel: KernelLike = "spectrum"
     _: KW_ONLY
@@ -219,6 +222,22 @@ class FixedKernelEstimator(KernelEstimator):
     n_jobs: int | None = None
     compute: Compute | None = None
     encoder: object = None
+
+
+def set_columns(estimator: Any, X: object) -> None:
+    """Set `n_features_in_` and `feature_names_in_` for a table, which no other examples have."""
+    vars(estimator).pop("feature_names_in_", None)
+    if is_table(X):
+        names = InputTable.of(X).names
+        estimator.n_features_in_ = len(names)
+        if all(isinstance(name, str) for name in names):
+            estimator.feature_names_in_ = np.array(names, object)
+
+
+def require_columns(estimator: Any, X: object) -> None:
+    """Raise InputError for a table without the only column of the training; kernels require several."""
+    if is_table(X) and len(names := vars(estimator).get("feature_names_in_", ())) == 1:
+        InputTable.of(X).require(names[0])
 
 
 @contextmanager

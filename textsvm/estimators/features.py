@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm.arrays import runs_of
 from textsvm.errors import InputError
+from textsvm.estimators.base import require_columns, set_columns
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import is_number, is_whole
 from textsvm.kernels.inputs import TextForm, as_texts
@@ -172,6 +173,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
     def transform(self, X: Any, *, progress: StageProgress | None = None) -> scipy.sparse.csr_matrix:
         """Transform texts in batches, over the columns that `fit` learnt, as `fit_transform` does."""
         check_is_fitted(self)
+        require_columns(self, X)
         texts, parts = as_texts(X), []
         alphabet = Documents.none(self.alphabet_)
         kernel = self.new_kernel()
@@ -226,6 +228,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
             step = of_stage(progress, "features")
             self.columns_, matrix = _twin(device).learn_columns(kernel, documents, least, rows, step)
         self.alphabet_, self.device_ = kernel.structure.read(documents).alphabet, device
+        set_columns(self, X)
         return matrix
 
     @contextmanager

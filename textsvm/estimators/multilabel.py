@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from textsvm.estimators.base import FixedKernelEstimator, model_attribute
+from textsvm.estimators.base import MachineEstimator, model_attribute
 from textsvm.model.labels import read_labels
 from textsvm.model.settings import KernelLike, MultilabelSettings
 from textsvm.readers.corpus import Answers
@@ -20,7 +20,7 @@ from textsvm.training.train import train
 
 
 @dataclass(repr=False, eq=False)
-class MultilabelSVC(ClassifierMixin, FixedKernelEstimator):
+class MultilabelSVC(ClassifierMixin, MachineEstimator):
     """Support vector classification of texts with several labels each.
 
     Each label has a machine, the label against the rest (C-SVC as in `textsvm.SVC`); all share a Gram.
@@ -103,10 +103,6 @@ class MultilabelSVC(ClassifierMixin, FixedKernelEstimator):
             Factors of C, >= 0. Thresholds count every text once.
         """
         return self._set_model(train(self.settings, X, y, sample_weight, progress, groups), X)
-
-    def predict(self, X: Any, progress: StageProgress | None = None) -> Any:
-        """Predict the labels of each text, in the form of the training labels: tuples, array or matrix."""
-        return self._model_for(X).predict(X, progress)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Subset accuracy, the share of texts with all labels correct; `y` in the form of `fit`."""

@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from textsvm.arrays import AnyArray, Floats, Ints
-from textsvm.estimators.base import warn_of_column
+from textsvm.estimators.base import require_columns, set_columns, warn_of_column
 from textsvm.model.settings import OnlineSettings
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import NamedParameters
@@ -90,6 +90,7 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
         learner = self._new_learner()
         learner.fit(X, y)
         self.learner_ = learner
+        set_columns(self, X)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
@@ -104,8 +105,10 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
             classes later.
         """
         learner = self.learner_ if self.__sklearn_is_fitted__() else self._new_learner()
+        require_columns(self, X)
         learner.partial_fit(X, y, classes)
         self.learner_ = learner
+        set_columns(self, X)
         return self
 
     def add_classes(self, classes: ArrayLike) -> Self:
@@ -129,6 +132,7 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """Decision values of texts, shape (n,) for two classes, else (n, n_classes): the largest wins."""
         self.require_fitted()
+        require_columns(self, X)
         return self.learner_.decision_function(X)
 
     def predict(self, X: Any) -> AnyArray:

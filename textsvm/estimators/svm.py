@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 
 from textsvm.arrays import Floats
-from textsvm.estimators.base import FixedKernelEstimator, KernelEstimator, model_attribute
+from textsvm.estimators.base import MachineEstimator, model_attribute
 from textsvm.model import settings
 from textsvm.runtime.parallel import StageProgress
 
 
 @dataclass(repr=False, eq=False)
-class SVC(ClassifierMixin, KernelEstimator):
+class SVC(ClassifierMixin, MachineEstimator):
     """Support vector classification of texts with a string kernel, or of vectors.
 
     Solves the soft-margin dual with an unregularised bias (C-SVC, as in LIBSVM) exactly; with
@@ -117,9 +117,10 @@ class SVC(ClassifierMixin, KernelEstimator):
     info_ : dict
         The `info` with which a loaded model was saved.
     n_features_in_ : int
-        Columns of vectors, or of a precomputed kernel matrix; texts have none.
+        Columns of a table, of vectors, or of a precomputed kernel matrix; texts have none.
     feature_names_in_ : array of str, shape (n_features_in_,)
-        If the columns have names.
+        If all columns have names. Tables may have other columns in another order at prediction; the columns
+        that the kernel reads must be there, and so must the only column of the training.
 
     Examples
     --------
@@ -149,16 +150,6 @@ class SVC(ClassifierMixin, KernelEstimator):
     time_budget: float | None = None
     loss: str | None = None
     scoring: str = "accuracy"
-    normalise: str = "unicode"
-    punctuation: bool = True
-    max_length: int | None = None
-    tol: float = 1e-3
-    duality_gap: float | None = None
-    max_iter: int = -1
-    device: str = "auto"
-    n_jobs: int | None = None
-    compute: settings.Compute | None = None
-    encoder: object = None
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
@@ -186,7 +177,7 @@ class SVC(ClassifierMixin, KernelEstimator):
 
 
 @dataclass(repr=False, eq=False)
-class SVR(RegressorMixin, FixedKernelEstimator):
+class SVR(RegressorMixin, MachineEstimator):
     """Support vector regression of numbers on texts with a string kernel, or on vectors.
 
     Solves the dual of the epsilon-insensitive loss with an unregularised bias (Drucker et al. 1997; as in
@@ -243,7 +234,7 @@ class SVR(RegressorMixin, FixedKernelEstimator):
 
 
 @dataclass(repr=False, eq=False)
-class OneClassSVM(OutlierMixin, FixedKernelEstimator):
+class OneClassSVM(OutlierMixin, MachineEstimator):
     """Novelty detection: the region of the training texts or vectors, where `predict` is +1, elsewhere -1.
 
     Solves the dual of the one-class machine (Schoelkopf et al. 2001; scaled as in LIBSVM) exactly.

@@ -28,8 +28,7 @@ from textsvm.text.stored import StoredTexts
 
 #: Remedy for an array in which columns have lost their names.
 NAMED_COLUMNS = (
-    "give a data frame, whose columns have names (of a ColumnTransformer with "
-    "verbose_feature_names_out=False and set_output(transform='pandas'))"
+    "give a data frame, whose columns have names (of a ColumnTransformer with set_output(transform='pandas'))"
 )
 
 
@@ -92,8 +91,8 @@ def table_of_texts(X: object) -> InputTable | None:
 
 def _only_column(X: Any) -> Any:
     """The only column of a table or of an array of strings; anything else unchanged."""
-    if hasattr(X, "columns") and hasattr(X, "__len__") and len(X.columns) == 1:
-        return X[getattr(X, "column_names", X.columns)[0]]
+    if hasattr(X, "columns") and len(names := InputTable.of(X).names) == 1:
+        return X[names[0]]
     of_strings = isinstance(X, np.ndarray) and X.dtype.kind in "OTU"
     return X[:, 0] if of_strings and X.ndim == 2 and X.shape[1] == 1 else X
 
@@ -139,8 +138,7 @@ LARGEST = 1e100  #: Greatest absolute value of a number.
 LISTED = 12  #: Number of columns that a message lists.
 TYPES = (np.float64, np.float32)  #: Number types of vectors; others are converted to the first.
 _BLOCK = 1 << 20  #: Numbers of vectors that are checked together.
-#: Kinds of NumPy types that texts, and dates, may have.
-_TEXTS, _DATES = tuple("OUST"), tuple("mM")
+_TEXTS = tuple("OUST")  #: Kinds of NumPy types that texts may have.
 
 
 class InputTable:
@@ -150,6 +148,8 @@ class InputTable:
     """
 
     def __init__(self, table: Any) -> None:
+        if type(table).__name__ == "Corpus":
+            raise InputError("X is a Corpus; give corpus.texts, or corpus.columns, and corpus.labels as y")
         self._table = table
         if isinstance(table, Mapping):
             self.names = list(table)
@@ -217,12 +217,17 @@ class InputTable:
                 )
         return Numbers(np.hstack(parts), widths)
 
+    def require(self, name: str) -> None:
+        """Raise InputError unless the table has this column."""
+        if name not in self.names:
+            listing = first_few(self.names, LISTED) or "none"
+            cure = "; name its columns: X.columns = X.columns.astype(str)" * (name in map(str, self.names))
+            raise InputError(f"the table has no column {name!r}; it has {listing}{cure}")
+
     def _column(self, name: str) -> Any:
         if not self._n and isinstance(self._table, list | tuple):
             return []
-        if name not in self.names:
-            listing = first_few(self.names, LISTED) or "none"
-            raise InputError(f"the table has no column {name!r}; it has {listing}")
+        self.require(name)
         if self.names.count(name) > 1:
             raise InputError(f"the table has {self.names.count(name)} columns {name!r}; rename one")
         if isinstance(self._table, list | tuple):
@@ -263,7 +268,7 @@ def as_numbers(name: str, column: object) -> Any:
 
 
 def _dense(name: str, column: object) -> AnyArray:
-    """A column as an array of real numbers."""
+    """A column as an array of real numbers; InputError at a text, a date or another value."""
     try:
         values = np.asarray(column)
     except (TypeError, ValueError):
@@ -300,7 +305,10 @@ def _no_numbers(name: str, cells: Sequence[object]) -> InputError:
 def _trouble(cell: object) -> str:
     """The reason why a cell is neither a number nor a vector of numbers, or ""."""
     if isinstance(cell, str | bytes):
-        return f"is {cell[:40]!r}, a text where a number is expected; convert it, or take a kernel of texts"
+        return (
+            f"is {cell[:40]!r}, a text where a number is expected; convert it, leave the column out, or "
+            "take a kernel of texts, as On(column, kernel)"
+        )
     if is_missing(cell):
         return "is missing; fill it or remove the row"
     if isinstance(cell, TIMES):
@@ -451,20 +459,8 @@ def require_numbers(X: Any) -> None:
             "X is one row of numbers (Expected 2D array, got 1D array instead); Reshape your data: "
             "X.reshape(1, -1) is one vector, X.reshape(-1, 1) vectors of one number"
         )
-    for name in getattr(X, "columns", ()):
-        _require_column(X[name], name)
-
-
-def _require_column(column: Any, name: object) -> None:
-    """Raise InputError if a column of a table has texts or dates."""
-    if _kind(column) in _DATES:
-        raise InputError(f"the column {name!r} of X has dates; give numbers, such as days since one of them")
-    for value in column if _kind(column) in _TEXTS else ():
-        if isinstance(value, str):
-            raise InputError(
-                f"the column {name!r} of X has texts, such as {value[:20]!r}; leave it out, or compare it "
-                "by a kernel of texts, as On(column, kernel)"
-            )
+    for name in InputTable(X).names if hasattr(X, "columns") else ():
+        _dense(name, X[name])
 
 
 def _kind(array: object) -> str:

@@ -263,8 +263,8 @@ class Corpus:
     """
 
     ids: list[str]  #: Unique: the path inside the archive, NEWID, the row, ...
-    #: In memory or in a temporary file (`StoredTexts`), as they were written. The first column of texts if
-    #: there are several; empty if there is none.
+    #: In memory or in a temporary file (`StoredTexts`), as they were written. Those of several columns are
+    #: joined by line breaks, and apart in `columns`; empty if there are no texts.
     texts: Sequence[str]
     #: None if there are none. Tuples if a document may have several labels, or none; a tuple of the type
     #: `Answers` also has labels that the document lacks, `no`, and its other labels are unknown.
@@ -339,6 +339,12 @@ class Corpus:
             there = f"there is: {there}" if there else "it is not in parts"
             raise InputError(f"{self.source} has no part {part!r}; {there}")
         return self.subset(rows)
+
+    @property
+    def text_columns(self) -> list[Sequence[str]]:
+        """The columns of texts, or the texts alone."""
+        columns = [self.texts] if self.columns is None else self.columns.values()
+        return [column for column in columns if isinstance(column, Sequence) and len(column)]
 
     @property
     def of_single_texts(self) -> bool:
@@ -546,7 +552,9 @@ def build_corpus(
     texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)
     columns = _build_columns(texts, rows)
     if columns is not None:
-        texts = next((column for column in columns.values() if isinstance(column, Sequence)), [])
+        apart = [column for column in columns.values() if isinstance(column, Sequence)]
+        joined = ("\n".join(row) for row in zip(*apart, strict=True))
+        texts = apart[0] if len(apart) == 1 else StoredTexts.of(joined) if stored and apart else list(joined)
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
     noun, values = "", list[object]([""] * len(rows))  # that every document needs
     if any(row.target is not None for row in rows):

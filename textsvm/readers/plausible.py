@@ -172,12 +172,11 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     labels = _single(corpus)
     if not corpus.labels or not len(corpus.texts) or len(labels) < FEW:
         return corpus
-    columns = [column for column in (corpus.columns or {}).values() if isinstance(column, Sequence)]
-    joined = not columns and len(_columns(corpus, "text")) > 1
+    joined = corpus.columns is None and len(_columns(corpus, "text")) > 1
 
     def cells() -> Iterable[Sequence[str]]:  # twice, as a copy of the texts takes much memory
-        texts = columns or [corpus.texts]
-        return (text.split("\n") for text in corpus.texts) if joined else zip(*texts, strict=True)
+        texts = (text.split("\n") for text in corpus.texts)
+        return texts if joined else zip(*corpus.text_columns, strict=True)
 
     rows, shorter = range(len(labels)), dict[int, list[str]]()  #: Texts that may be the label of their row
     for i, row, label in zip(rows, cells(), labels, strict=True):
@@ -243,7 +242,7 @@ def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:
             f"error cells such as #N/A are left out of {n_changed:,} joined texts of {corpus.source}"
         )
         corpus = replace(corpus, texts=joined)
-    for column in (corpus.texts, _single(corpus) if corpus.labels else ()):
+    for column in (*corpus.text_columns[:1], _single(corpus) if corpus.labels else ()):
         errors |= {i: cell.strip() for i, cell in enumerate(column) if _ERROR.fullmatch(cell)}
     if not errors:
         return corpus

@@ -16,18 +16,7 @@ from textsvm.text.encoding import Reading, text_chunks
 from textsvm.text.normal_form import normal_form
 
 #: Labels that usually mean that nobody knows.
-_UNKNOWN = (
-    *MISSING,
-    "?",
-    "-",
-    ".",
-    "unknown",
-    "unbekannt",
-    "k.a.",
-    "keineangabe",
-    "inconnu",
-    "desconocido",
-)
+_UNKNOWN = (*MISSING, "?", "-", ".", "unknown", "unbekannt", "k.a.", "keineangabe", "inconnu", "desconocido")
 
 
 def label_counts(corpus: Corpus) -> Counter[str]:
@@ -98,9 +87,7 @@ def _quantiles(values: AnyArray | list[float]) -> dict[str, float]:
 
 def names_of_missing(corpus: Corpus) -> Counter[str]:
     """How many texts are each name of a missing value."""
-    columns = [corpus.texts] if corpus.columns is None else list(corpus.columns.values())
-    texts = (text for column in columns if not isinstance(column, np.ndarray) for text in column)
-    short = (text.strip() for text in texts if len(text) < 16)
+    short = (text.strip() for column in corpus.text_columns for text in column if len(text) < 16)
     return Counter(text for text in short if text.casefold() in MISSING)
 
 

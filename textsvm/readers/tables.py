@@ -238,7 +238,6 @@ class _DocumentRows:
         self._name_size = 2 * max(map(len, table.names), default=0)  # also with more white space
         #: Columns that are paths of keys in nested objects, such as text.body.
         self._paths = {name for names in roles.values() for name in names} - set(table.names)
-        self._needs_text = options.needs_text and not roles["numbers"]
         self._labels: dict[object, Label | None] = {}  #: Labels of the cells so far
         self._has_lists = False  # of labels
         self._unread = {options.label_column} & {*table.names} - {*roles["text"]} if options.classes else ()
@@ -292,8 +291,8 @@ class _DocumentRows:
                 return EMPTY
             if names and all(text is None for text in texts):
                 return f"it has no {names[0]!r}"
-            if names and self._needs_text:
-                return f"its {names[0]!r} is empty"
+            if names and self._options.needs_text:
+                return f"its {' and '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} empty"
         empty = (x for x in self._roles["numbers"] if is_blank(_string(row.get(x)) or ""))
         return next((f"its number {name!r} is empty" for name in empty), None)
 
@@ -311,12 +310,13 @@ class _DocumentRows:
                 )
         roles = self._roles
         beside = [x for name, x in cells.items() if name not in roles["label"]]
+        needs_text = self._options.needs_text and not roles["numbers"]
         total = any(map(is_total, beside)) or any(map(SUBTOTAL.fullmatch, cells.values()))
         read = ("text", "label", "target", "numbers", "group")
         is_read = any(not cells.keys().isdisjoint(roles.get(role, ())) for role in read)
         if len(cells) == 1 < len(row) - 1 and not (is_read or total or {*cells} & {*roles["id"]}):
             return FOOTNOTE if " " in min(beside) else None
-        if total and cells.keys().isdisjoint(roles["text"]) and (self._needs_text or not is_read):
+        if total and cells.keys().isdisjoint(roles["text"]) and (needs_text or not is_read):
             return TOTALS
         if self._options.labelled:
             return None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results, wilson
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart, log_ticks, percent, plain
-from textsvm.reporting.formatting import cut, format_metric, safe, section
+from textsvm.reporting.formatting import cut, format_metric, key, safe, section
 from textsvm.reporting.report import worst_classes
 
 MOST_CURVES = 6  #: Curves that are shown at first
@@ -24,40 +22,40 @@ def roc(results: Results) -> str:
     """ROC curves; of more than two classes each against the rest."""
     chart = Chart("ROC curves", _share("false positive rate"), _share("true positive rate"))
     chart.diagonal()
-    key = _draw_curves(chart, "roc", results)
-    if not key:
+    drawn = _draw_curves(chart, "roc", results)
+    if not drawn:
         return ""
     if results.task == "binary":
         truth, positive = (labels == results.labels[1] for labels in (results.truth, results.predicted))
         chart.marker("roc-dot", float(positive[~truth].mean()), float(positive[truth].mean()))
-    note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(key))
-    return card("ROC curve", chart, key, note, choice=_choice(key))
+    note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(drawn))
+    return card("ROC curve", chart, drawn, note, choice=_choice(drawn))
 
 
 def precision_recall(results: Results) -> str:
     """Precision against recall; of more than two classes each against the rest."""
     chart = Chart("Precision-recall curves", _share("recall"), _share("precision"))
-    key = _draw_curves(chart, "pr", results)
-    if not key:
+    drawn = _draw_curves(chart, "pr", results)
+    if not drawn:
         return ""
     note = "Figures: average precision."
     if results.task == "binary":
         chart.level(float((results.truth == results.labels[1]).mean()))
         chart.marker("pr-dot", results.recall, results.precision)
         note += " Dashed: chance."
-    note += _left_out(results, len(key))
-    return card("Precision and recall", chart, key, note, choice=_choice(key))
+    note += _left_out(results, len(drawn))
+    return card("Precision and recall", chart, drawn, note, choice=_choice(drawn))
 
 
 def _draw_curves(chart: Chart, kind: str, results: Results) -> list[tuple[str, str]]:
     """Draw a curve for each class; returns the key: names with areas, and styles."""
-    key = []
+    drawn = []
     for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
         xs, ys, area = curve_of(kind, truth, score)
         chart.line(xs, ys, style, fill=results.task == "binary")
         chart.only(str(i), i < MOST_CURVES)
-        key.append((f"{label} {area:.4f}", style))
-    return key
+        drawn.append((f"{label} {area:.4f}", style))
+    return drawn
 
 
 def curve_of(kind: str, truth: Bools, score: Floats) -> tuple[Floats, Floats, float]:
@@ -242,32 +240,24 @@ def _left_out(results: Results, curves: int) -> str:
     return note + (f" Without {omitted} that have no curve." if omitted > 0 else "")
 
 
-def _choice(key: list[tuple[str, str]]) -> str:
+def _choice(entries: list[tuple[str, str]]) -> str:
     """Control of the curves shown, if there are more than `MOST_CURVES`; needs the page's script."""
-    if len(key) <= MOST_CURVES:
+    if len(entries) <= MOST_CURVES:
         return ""
     names = [("first", f"the {MOST_CURVES} classes with the lowest F1"), ("all", "all of them")]
-    names += [(str(i), label.rpartition(" ")[0]) for i, (label, _) in enumerate(key)]
+    names += [(str(i), label.rpartition(" ")[0]) for i, (label, _) in enumerate(entries)]
     options = "".join(f'<option value="{value}">{safe(name)}</option>' for value, name in names)
     select = f'<select data-first="{MOST_CURVES}">{options}</select>'
     return f'<label class="choice" hidden>curves of {select}</label>'
 
 
 def card(
-    title: str, chart: Chart, key: list[tuple[str, str]], note: str, wide: bool = False, choice: str = "",
+    title: str, chart: Chart, entries: list[tuple[str, str]], note: str, wide: bool = False, choice: str = "",
     first: int = MOST_CURVES,
 ) -> str:  # fmt: skip
-    """A chart with its title, key (names and styles) and note; `first` entries are shown at first."""
+    """A chart with its title, key and note; `first` entries of the key are shown at first."""
     style = "wide" if wide else ""
-    return section(title, choice, key_of(key, first), chart.svg(), note=note.strip(), style=style)
-
-
-def key_of(key: Iterable[tuple[str, str]], first: int = MOST_CURVES) -> str:
-    items = "".join(
-        f'<li class="{style if i < first else f"{style} off"}" data-curve="{i}">{safe(name)}</li>'
-        for i, (name, style) in enumerate(key)
-    )
-    return f'<ul class="key">{items}</ul>' if items else ""
+    return section(title, choice, key(entries, first), chart.svg(), note=note.strip(), style=style)
 
 
 def threshold_section(results: Results) -> str:
@@ -303,7 +293,7 @@ def threshold_section(results: Results) -> str:
         "alarms": ("false alarms", f"{fp:,}"),
         "cost": ("cost a document", "–"),
     }
-    tiles = "".join(f'<div><dt>{dt}</dt><dd id="now-{key}">{dd}</dd></div>' for key, (dt, dd) in now.items())
+    tiles = "".join(f'<div><dt>{dt}</dt><dd id="now-{x}">{dd}</dd></div>' for x, (dt, dd) in now.items())
     target = safe(results.labels[1])
     costs = "".join(
         f'<label>{label} costs <input type="number" id="cost-{field}" min="0" step="any"></label>'
@@ -316,7 +306,7 @@ def threshold_section(results: Results) -> str:
     )
     return section(
         "Where to draw the line",
-        key_of(zip(results.labels, ("c1", "c2"), strict=True)),
+        key(zip(results.labels, ("c1", "c2"), strict=True)),
         chart.svg(),
         f'<div class="controls" id="controls" hidden>{controls}</div>',
         f'<dl class="tiles readout" aria-live="polite">{tiles}</dl>',

@@ -50,10 +50,13 @@ def section(title: str, *body: str, note: str = "", style: str = "") -> str:
     return f"<section{kind}><h2>{title}</h2>{''.join(body)}{below}</section>"
 
 
-def key(entries: dict[str, str]) -> str:
-    """Key of a chart: the meaning of each style."""
-    items = "".join(f'<li class="{style}">{meaning}</li>' for style, meaning in entries.items())
-    return f'<ul class="key">{items}</ul>'
+def key(entries: Iterable[tuple[str, str]], first: int | None = None) -> str:
+    """Key of a chart: names and styles; the `first` entries are shown at first, None: all."""
+    items = ""
+    for i, (name, style) in enumerate(entries):
+        style += "" if first is None or i < first else " off"
+        items += f'<li class="{style}" data-curve="{i}">{safe(name)}</li>'
+    return f'<ul class="key">{items}</ul>' if items else ""
 
 
 def html_table(head: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:

@@ -12,8 +12,8 @@ from textsvm.evaluation.explanation import Explanation
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting.charts import SHAPES, TOP, WIDE, Axis, Chart, percent, plain, ticks
-from textsvm.reporting.curves import card, key_of
-from textsvm.reporting.formatting import cut, html_table, label_text, safe, section, sides
+from textsvm.reporting.curves import card
+from textsvm.reporting.formatting import cut, html_table, key, label_text, safe, section, sides
 from textsvm.runtime.compiled import scipy
 
 MOST_LEAVES = 150  #: Leaves of a tree; a larger tree is not drawn
@@ -46,9 +46,11 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
         for code, name in enumerate(classes):
             x, y = mapped.documents.points[mapped.label == code].mean(0)
             chart.name(x, y, cut(name, _MOST_SYMBOLS), colour_of(code), shape_of(code))
-    key = [(f"{shape_of(code)} {name}", colour_of(code)) for code, name in enumerate(classes)]
+    entries = [(f"{shape_of(code)} {name}", colour_of(code)) for code, name in enumerate(classes)]
     more = " The name of a class stands at the mean of its documents." if classes and not named else ""
-    sections.append(card("Map of the documents", chart, key, _COMPONENTS + more, wide=True, first=len(key)))
+    sections.append(
+        card("Map of the documents", chart, entries, _COMPONENTS + more, wide=True, first=len(entries))
+    )
     return [section for section in sections if section]
 
 
@@ -73,12 +75,12 @@ def rolling_section(model: TrainedModel, pieces: Corpus, explained: Sequence[Exp
             chart.line(*points)
             chart.points(*points, shape_of(code), titles, 3.0)
         charts.append(chart.svg())
-    key = [(f"{shape_of(code)} {line}", colour_of(code)) for code, line in enumerate(lines)]
+    styles = key((f"{shape_of(code)} {line}", colour_of(code)) for code, line in enumerate(lines))
     cells = zip(pieces.ids, explained, strict=True)
     listed = [(safe(name), safe(label_text(own.prediction)), f"{own.value:+.3f}") for name, own in cells]
     table = html_table(("piece", "class", "decision"), listed)
     note = "The decision of a text is the mean of those of its pieces."
-    drawn = section("Which piece is whose", key_of(key, len(key)), *charts, note=note, style="wide")
+    drawn = section("Which piece is whose", styles, *charts, note=note, style="wide")
     return drawn + section("Pieces", table)
 
 

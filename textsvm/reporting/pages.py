@@ -125,7 +125,7 @@ def accuracy_chart(compared: Sequence[ClassifierScore]) -> str:
     chart = intervals_chart(title, "accuracy", "accuracy", lines, compared[0].accuracy)
     return section(
         "Accuracy",
-        key({"c2": "textsvm", "c7": "scikit-learn"}),
+        key([("textsvm", "c2"), ("scikit-learn", "c7")]),
         chart,
         note=f"On {compared[0].n:,} documents, with 95 % intervals (Wilson). Dashed: "
         f"{safe(compared[0].name)}. The intervals of two classifiers on the same documents may overlap "

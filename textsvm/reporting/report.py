@@ -179,12 +179,12 @@ def results_of(result: CrossValidation, truth: Sequence[Any], positive: object =
 
 
 def report_of_folds(
-    results: Results, texts: Sequence[str] | None, ids: Sequence[str], title: str,
+    results: Results, texts: Sequence[str], ids: Sequence[str], title: str,
     facts: list[tuple[str, str]], mistakes: int = MISTAKES,
 ) -> Report:  # fmt: skip
     """Report on a cross-validation: its models are gone, so mistakes are shown without explanations."""
     results = results if results.intervals else results.with_intervals()
-    if texts is None:
+    if not len(texts):
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
     lengths, wrong = np.array([len(texts[i]) for i in results.index.tolist()]), []
     if results.task != "multilabel":

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from textsvm.arrays import Floats
 from textsvm.errors import plural
 from textsvm.evaluation.comparison import Difference, SideBySide
 from textsvm.evaluation.explanation import Explanation
@@ -189,8 +190,8 @@ def _common_chart(
     chart = Chart(title, x, y, **({"width": WIDE, "height": 280} if wide else {}))
     for i, (xs, ys) in enumerate(curves, 1):
         chart.line(xs, ys, f"c{i}")
-    key = [(name, f"c{i}") for i, name in enumerate(names, 1)]
-    return card(title, chart, key, note, wide, first=len(key))
+    entries = [(name, f"c{i}") for i, name in enumerate(names, 1)]
+    return card(title, chart, entries, note, wide, first=len(entries))
 
 
 def _disagreements(models: SideBySide) -> str:
@@ -252,7 +253,7 @@ def slices_section(slices: Slices | None) -> str:
     chart = intervals_chart(title, metric, NAMES[metric], lines, slices.overall)
     head, rows = slices_table(slices)
     table = html_table(map(safe, head), [[*map(safe, row)] for row in rows], "figures")
-    styles = key({"c2": "worse than all documents", "c3": "better", "c7": "no clear difference"})
+    styles = key([("worse than all documents", "c2"), ("better", "c3"), ("no clear difference", "c7")])
     return section(f"By {safe(slices.column)}", styles, chart, table, note=slices_note(slices), style="wide")
 
 
@@ -299,11 +300,11 @@ def learning_section(curve: LearningCurve | None) -> str:
     chart.dots(curve.n, curve.error, "c1", 4.5)
     chart.whiskers([twice], [max(0.0, curve.interval[0])], [curve.interval[1]], "c2")
     chart.dots([twice], [curve.expected], "c2", 4.5)
-    styles = {
-        "c1": "measured, with the standard deviation over folds",
-        "c7": "power law",
-        "c2": "expected of twice as many texts, with 95 % interval",
-    }
+    styles = [
+        ("measured, with the standard deviation over folds", "c1"),
+        ("power law", "c7"),
+        ("expected of twice as many texts, with 95 % interval", "c2"),
+    ]
     body = (f"<p>{learning_sentence(curve)}</p>", key(styles), chart.svg())
     return section("Would more texts help?", *body, note=learning_note(curve), style="wide")
 
@@ -363,8 +364,8 @@ def mistakes_section(report: Report) -> str:
             "multiclass": ("the prediction", "other classes"),
             "multilabel": ("the label of the largest value", "the others"),
             "regression": ("a higher number", "a lower one"),
-        }.get(results.task) or (safe(results.labels[1]), safe(results.labels[0]))
-        styles = key({"c2": f"speaks for {towards}", "c1": f"speaks for {against}"})
+        }.get(results.task) or (results.labels[1], results.labels[0])
+        styles = key([(f"speaks for {towards}", "c2"), (f"speaks for {against}", "c1")])
         note = (
             "Texts are shown as the model reads them: normalised, and the first "
             f"{SHOWN_SYMBOLS:,} symbols.{method}"
@@ -386,10 +387,9 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
         text = safe(cut(mistake.text, SHOWN_SYMBOLS))
         return f'{head}<div class="document" dir="auto">{text}</div></article>'
     beginning, symbols = explanation.text[:SHOWN_SYMBOLS], explanation.symbols[:SHOWN_SYMBOLS]
-    coloured = "".join(_coloured(piece, step) for piece, step in runs(beginning, symbols))
     more = len(explanation.text) - len(beginning)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
-    body = f'<div class="document" dir="auto">{coloured}</div>{rest}'
+    body = f'<div class="document" dir="auto">{_coloured(beginning, symbols)}</div>{rest}'
     parts = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
     return f"{head}{body}{parts}{_evidence(explanation)}</article>"
 
@@ -399,13 +399,12 @@ def explanation_section(name: str, explanation: Explanation) -> str:
     towards, against = sides(explanation)
     meaning = "" if explanation.towards is None else f"; above 0 for {towards}"
     verdict = f"{label_text(explanation.prediction)}, value {explanation.value:+.4f}{meaning}"
-    styles = key({"c2": f"speaks for {safe(towards)}", "c1": f"speaks for {safe(against)}"})
+    styles = key([(f"speaks for {towards}", "c2"), (f"speaks for {against}", "c1")])
     head = f'<article><h3>{safe(name)}</h3><p class="note">{safe(verdict)}</p>{styles}'
     shares = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
     ranked = sorted(passages(explanation), key=lambda passage: -abs(passage[0]))[:SHOWN_PASSAGES]
     items = "".join(f"<li>{_signed(value)} {safe(cut(text, SHOWN_SIMILAR))}</li>" for value, text in ranked)
-    coloured = "".join(_coloured(piece, step) for piece, step in runs(explanation.text, explanation.symbols))
-    text = f'<div class="document" dir="auto">{coloured}</div>'
+    text = f'<div class="document" dir="auto">{_coloured(explanation.text, explanation.symbols)}</div>'
     method = f'<p class="note">The text as the model reads it; {safe(explanation.method.description)}.</p>'
     listed = _details("passages", "similar", items, " open") if len(ranked) > 1 else ""
     return f"{head}{shares}{listed}{_evidence(explanation)}{method}{text}</article>"
@@ -423,10 +422,11 @@ def passages(explanation: Explanation) -> list[tuple[float, str]]:
     return result
 
 
-def _coloured(text: str, step: int) -> str:
-    if step == 0:
-        return safe(text)
-    return f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(text)}</span>'
+def _coloured(text: str, symbols: Floats) -> str:
+    return "".join(
+        f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(piece)}</span>' if step else safe(piece)
+        for piece, step in runs(text, symbols)
+    )
 
 
 def _evidence(explanation: Explanation) -> str:

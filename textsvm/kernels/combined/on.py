@@ -385,7 +385,8 @@ class On(Kernel):
                 "Gaussian()"
             )
         if not names or not all(isinstance(name, str) and name for name in names):
-            raise InputError(f"column={self.column!r} of On must be the name of a column, or a list of names")
+            cure = "" if isinstance(self.column, str) else "; X.columns = X.columns.astype(str) makes names"
+            raise InputError(f"column={self.column!r} of On must be the name of a column, or names{cure}")
         if len(names) > MOST_COLUMNS or len(set(names)) < len(names):
             raise InputError(
                 f"On has {len(names):,} columns; they must be distinct, and at most {MOST_COLUMNS:,}"
