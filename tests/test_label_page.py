@@ -517,35 +517,6 @@ def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monke
     assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam"}
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("auucs"), st.integers(0, 4), st.sampled_from(["spam", "ham", None])),
-        max_size=30,
-    )
-)
-def test_files_follow_any_sequence_of_actions(tmp_path_factory, steps):
-    corpus, path = corpus_of(TEXTS), tmp_path_factory.mktemp("labels") / "labels.jsonl"
-    session = Session(corpus, Journal(path, ONE), InOrder(corpus))
-    for action, index, label in steps:
-        if action == "a":
-            session.answer(index, session.journal.revisions[f"t{index}", None], label)
-        elif action == "u" and session.journal.answers:
-            session.undo(session.journal.events)
-        elif action == "c":
-            session.separate(index)
-        elif action == "s":
-            session.skip(index)
-    expected = {name: each.label for name, each in session.journal.answers.items()}
-    assert labels_in(path) == {name: label for name, label in expected.items() if label}
-    again, _ = reopened(session)
-    assert {name: each.label for name, each in again.journal.answers.items()} == expected
-    assert list(again.journal.answers) == list(expected)
-    assert {f"t{index}": label for index, label in session.learner.labelled.items()} == expected
-    assert again.journal.revisions == session.journal.revisions
-    again.journal.close()
-
-
 def test_parts_for_an_honest_test(tmp_path):
     path, texts = tmp_path / "labels.jsonl", dict(zip("abcde", TEXTS, strict=True))
     journal = Journal(path, ONE)
@@ -675,19 +646,6 @@ def test_round_trip(suffix, several, tmp_path):
     check()
 
 
-def test_round_trip_of_formulas(tmp_path):
-    texts = [
-        LabelledText("id 0", "=1+1 is two", "=sum", "train"),
-        LabelledText("id 1", "plain", "@b", "train"),
-    ]
-    path = tmp_path / "file.csv"
-    path.write_text(FORMATS[".csv"](texts), "utf-8", newline="")
-    back = read_labelled(path)
-    assert [(each.text, each.label) for each in back] == [("'=1+1 is two", "'=sum"), ("plain", "'@b")]
-    pairs = {(each.text, each.label) for each in files.with_restored(back)}
-    assert pairs >= {(each.text, each.label) for each in texts}
-
-
 @pytest.mark.parametrize("labels", [["=", "0"], ["-", "'=a"], ["=a", "=b"], ["a", "'=b"]])
 def test_round_trip_of_several_labels_that_are_a_formula_together(labels, tmp_path):
     """The apostrophe stands before a cell, which may be a formula although no label is."""
@@ -695,68 +653,6 @@ def test_round_trip_of_several_labels_that_are_a_formula_together(labels, tmp_pa
     path.write_text(FORMATS[".csv"]([LabelledText("id 0", "win cash", labels)]), "utf-8", newline="")
     texts = files.with_restored(read_labelled(path, label_separator=";"))
     assert texts[-1].label == labels
-
-
-STUDIO = [
-    {"id": 7, "data": {"text": "win cash", "source": "a"}, "annotations": [
-        {"was_cancelled": True, "result": []},
-        {"result": [{"from_name": "x", "to_name": "t", "type": "choices", "value": {"choices": ["spam"]}}]},
-    ]},
-    {"id": 8, "data": {"text": "lunch"}, "annotations": []},
-    {"id": 9, "data": {"body": "both"}, "annotations": [
-        {"result": [{"type": "labels", "value": {"start": 0}}, {"value": {"choices": ["spam", "ham"]}}]}]},
-]  # fmt: skip
-PRODIGY = [
-    {
-        "text": "win cash",
-        "label": "spam",
-        "accept": None,
-        "answer": "accept",
-        "_input_hash": 1,
-        "_task_hash": 11,
-    },
-    {"text": "lunch", "label": "spam", "answer": "reject", "_task_hash": 12},
-    {"text": "noon", "options": [{"id": "ham", "text": "ham"}], "accept": ["ham"], "answer": "accept"},
-    {"text": "odd", "accept": [], "answer": "ignore"},
-]
-
-
-def test_files_as_other_programs_write_them(tmp_path):
-    path = tmp_path / "file.json"
-    path.write_text(json.dumps(STUDIO), "utf-8")
-    assert read_labelled(path) == [
-        LabelledText("7", "win cash", ["spam"]), LabelledText("9", "both", ["spam", "ham"])
-    ]  # fmt: skip
-    path.write_text("\n".join(map(json.dumps, PRODIGY)), "utf-8")
-    assert [(each.id, each.text, each.label) for each in read_labelled(path)] == [
-        ("11", "win cash", "spam"), ("3", "noon", "ham")
-    ]  # fmt: skip
-    path = path.rename(tmp_path / "file.jsonl")
-    path.write_text('{"id": 3, "text": "win cash", "label": ["spam"], "Comments": []}\n', "utf-8")
-    assert read_labelled(path) == [LabelledText("3", "win cash", "spam")]
-    path.write_text('[{"data": {"text": "x"}, "annotations": []}]', "utf-8")
-    with pytest.raises(InputError, match=r"file\.jsonl has no labels"):
-        read_labelled(path)
-
-
-def test_label_studio_with_other_fields_and_several_controls(tmp_path):
-    path = tmp_path / "file.json"
-
-    def read(data, controls, **options):
-        result = [{"from_name": name, "value": {"choices": [name + "!"]}} for name in controls]
-        path.write_text(json.dumps([{"data": data, "annotations": [{"result": result}]}]), "utf-8")
-        return [(each.id, each.text, each.label) for each in read_labelled(path, **options)]
-
-    assert read({"id": "a1", "body": "hello"}, "x") == [("a1", "hello", "x!")]
-    several = {"id": "a1", "url": "http://a", "body": "hello"}
-    assert read(several, "x") == [("a1", "hello", "x!")]
-    unusual = {"id": "a1", "url": "http://a", "words": "hello"}
-    with pytest.raises(InputError, match=r"--text.* url, words"):
-        read(unusual, "x")
-    assert read(unusual, "x", text="words") == [("a1", "hello", "x!")]
-    with pytest.raises(InputError, match=r"labels of x and y; .* --label"):
-        read({"text": "hello"}, "xy")
-    assert read({"text": "hello"}, "xy", label="y") == [("1", "hello", "y!")]
 
 
 @pytest.mark.parametrize("columns", [{}, {"text": ["body"]}, {"text": ["body"], "label": "label"}])

@@ -1,5 +1,6 @@
 """What holds for the estimates of `textsvm label`: near-copies, texts outside the pool, costs of labels."""
 
+import json
 import os
 import random
 import stat
@@ -12,12 +13,15 @@ from scipy.optimize import curve_fit
 from test_label_page import ONE, InOrder, corpus_of, labels_in
 
 from textsvm import InputError
+from textsvm.apps.label import commands
+from textsvm.apps.label import machine as label_machine
 from textsvm.apps.label import session as label_session
-from textsvm.apps.label.files import Journal
+from textsvm.apps.label.files import FORMATS, Journal, LabelledText
 from textsvm.apps.label.learner import Learner, _left_out
 from textsvm.apps.label.machine import Machine
 from textsvm.apps.label.session import Session
-from textsvm.apps.label.strategies import labels_per_point, retrieval
+from textsvm.apps.label.strategies import Candidates, labels_per_point, rank, retrieval
+from textsvm.cli.console import Console
 
 
 def test_values_of_near_copies_are_those_of_a_machine_without_all_of_them():
@@ -262,6 +266,8 @@ def test_each_undo_takes_back_what_a_person_did_last_and_nothing_else(people, se
     session.journal.close()
     again = Session(corpus, Journal(session.journal.path, ONE), InOrder(corpus), 0)
     assert [answers(by, again) for by in people] == [answers(by) for by in people]
+    assert again.journal.revisions == session.journal.revisions
+    assert [*again.journal.answers] == [*session.journal.answers]
     for by in people:
         done[by] = [act for act in done[by] if act[1] is not None]  # skips end with the session
         while done[by]:
@@ -269,3 +275,153 @@ def test_each_undo_takes_back_what_a_person_did_last_and_nothing_else(people, se
         with pytest.raises(InputError, match="nothing to undo"):
             again.undo(again.journal.events, by)
     again.journal.close()
+
+
+# The learner, its guesses and its orders
+
+FRUIT, CARS = ["apple", "pear", "plum", "melon"], ["wheel", "road", "brake", "horn"]
+
+
+def topics(n, seed=0):
+    """Texts on fruit and on cars in turns, and their labels."""
+    rng = np.random.default_rng(seed)
+    texts = [" ".join(rng.choice((FRUIT, CARS)[i % 2], 4)) + f" {chr(97 + i % 26)}{i}" for i in range(n)]
+    return texts, ["fruit" if i % 2 == 0 else "car" for i in range(n)]
+
+
+def letters(texts):
+    """Vectors with the numbers of some letters, of no more than the text itself."""
+    return np.array([[text.count(letter) for letter in "aeghlmnprw"] for text in texts], np.float32)
+
+
+@pytest.mark.parametrize("relevant", [None, "fruit"])
+def test_a_search_learns_no_suggestions(relevant):
+    """Its stopping rule compares values of one machine."""
+    texts, labels = topics(40)
+    guesses = []
+    for weight in (0.0, 1.0):
+        learner = Learner(texts, ["fruit", "car"], relevant=relevant)
+        learner.suggestions = {i: [labels[i]] for i in range(20, 40)}
+        learner.suggestion_weight = weight
+        for i in range(6):
+            learner.answer(i, labels[i])
+        learner.refresh()
+        guesses.append([learner.guess(i).scores for i in range(20, 40)])
+    assert (guesses[0] == guesses[1]) == (relevant is not None)
+
+
+def test_near_copies_get_the_label_of_a_text_for_whatever_reason_it_is_shown():
+    """Those with other white space at once, those with another word when the text is proposed."""
+    texts, labels = topics(30)
+    rng = np.random.default_rng(0)
+    texts = [f"{text} {' '.join(map(''.join, rng.choice([*'aeioubdfgk'], (40, 6))))}" for text in texts]
+    texts += [f"{text} too" for text in texts]
+    for share in (0.0, 1.0):
+        learner, reasons = Learner(texts, ["fruit", "car"], random_share=share), set()
+        for i in range(4):
+            learner.answer(i, labels[i])
+        learner.refresh()
+        proposal = learner.next()
+        reasons.add(proposal.reason)
+        copies = learner.answer(proposal.index, labels[proposal.index % 30], proposal.reason == "random")
+        assert (proposal.index + 30) % 60 in copies
+        assert reasons == {"random" if share else "strategy"}
+
+
+@pytest.mark.parametrize("first", [8, 60])
+def test_kernel_values_are_those_of_the_vectors_of_each_text(first, monkeypatch):
+    """Also of texts that have no vector yet."""
+    monkeypatch.setattr(label_machine, "BATCH", first)
+    texts = topics(60)[0]
+    pool = label_machine.Pool(texts, np.random.default_rng(0).permutation(60), letters)
+    rows = [59, 3, 17, 0, 44, 3]
+    assert np.allclose(pool.vectors_of(rows), pool.encoder([texts[i] for i in rows]), atol=1e-6)
+    strings, meaning = pool.grams(rows, [5, 50])
+    assert np.allclose(
+        meaning, pool.encoder([texts[i] for i in rows]) @ pool.encoder([texts[5], texts[50]]).T
+    )
+    assert np.allclose(strings, (pool.rows_of(rows) @ pool.rows_of([5, 50]).T).toarray())
+
+
+@pytest.mark.parametrize("n_labelled", [4, 5])
+def test_orders_are_those_of_their_definitions(n_labelled):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 4))
+    target = np.where(x[:n_labelled, :1] > 0, 1.0, -1.0) * [1, -1]
+    machine = Machine.train(x[:n_labelled] @ x[:n_labelled].T, target)
+    values = x[n_labelled:] @ x[:n_labelled].T @ machine.coef + machine.bias
+
+    def candidates():
+        similarity, labelled = lambda a, b: x[a] @ x[b].T, np.arange(n_labelled)
+        random_draws = np.random.default_rng(3)
+        return Candidates(np.arange(n_labelled, 30), labelled, values, machine, similarity, random_draws, 0)
+
+    p = machine.probabilities(values)
+    unclear = 1 - np.abs(p[:, 0] - p[:, 1])
+    margin = np.argsort(-unclear, kind="stable").tolist()
+    dense = candidates().cover(unclear, 10).tolist()
+    assert dense != candidates().cover(np.ones(30 - n_labelled), 10).tolist()
+    pair = (margin, dense) if n_labelled % 2 else (dense, margin)
+    mixed = list(dict.fromkeys(i for both in zip(*pair, strict=False) for i in both))
+    for name, expected in (("margin", margin), ("mixture", mixed)):
+        assert rank(name, candidates(), 10).tolist() == expected[:10]
+    assert rank("relevance", candidates(), 10).tolist() == np.argsort(-values[:, 0])[:10].tolist()
+
+
+def test_the_guess_of_a_text_has_the_letters_that_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(label_session, "SHOWN", 8)
+    session = opened(tmp_path)
+    for index in range(0, 12):
+        session.answer(index, 0, "spam" if "win" in POOL[index] or "cash" in POOL[index] else "ham")
+    session.learner.refresh()
+    for index in (15, 20):
+        for whole in (False, True):
+            view = session.show(index, whole=whole)["text"]
+            pieces = session.guess(index, whole)["pieces"]
+            text = POOL[index] if whole else POOL[index][:8]
+            assert "".join(piece for piece, _ in pieces) == view["pieces"][0][0] == text
+            assert view["hidden"] == len(POOL[index]) - len(text)
+    session.journal.close()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_labels_of_other_programs_are_those_of_the_texts(several, tmp_path, capsys):
+    """Imported from a table, also of texts that look like formulas, and suggested in a column."""
+    texts = ["=1+1 is two", "lunch at noon", "+win cash"]
+    labels = ["=spam", "ham", "=spam"]
+    cells = [f"{label};{'long' if 'n' in text else '-short'}" * several or label
+             for text, label in zip(texts, labels, strict=True)]  # fmt: skip
+    (tmp_path / "t.jsonl").write_text(
+        "".join(
+            json.dumps({"id": f"t{i}", "text": text, "rule": cells[i]}) + "\n" for i, text in enumerate(texts)
+        )
+    )
+    expected = [cell.split(";") if several else cell for cell in cells]
+    labelled = [LabelledText(f"t{i}", text, expected[i], "train") for i, text in enumerate(texts)]
+    for suffix in (".csv", ".jsonl"):
+        path = tmp_path / f"exported{suffix}"
+        path.write_text(FORMATS[suffix](labelled), "utf-8", newline="")
+        options = commands.LabellingOptions(
+            output=tmp_path / f"l{suffix}.jsonl", comma_labels="=spam,ham,long,-short", multilabel=several,
+            suggest="rule",
+        )  # fmt: skip
+        session = commands._session(
+            Console(True), [tmp_path / "t.jsonl"], options, commands.ExchangeOptions(import_=path),
+            commands.TextReading(),
+        )  # fmt: skip
+        assert {name: entry.label for name, entry in session.journal.answers.items()} == {
+            f"t{i}": label for i, label in enumerate(expected)
+        }
+        assert session._suggestions == {f"t{i}": cell.split(";") for i, cell in enumerate(cells)}
+        session.close()
+
+
+def test_a_removed_label_stays_removed_though_the_command_names_it(tmp_path):
+    session = opened(tmp_path)
+    session.add_label("other")
+    session.remove_label("other")
+    assert session.journal.with_labels(["spam", "other", "new"]) == ["spam", "ham", "new"]
+    session.journal.close()
+    journal = Journal(tmp_path / "labels.jsonl", ONE)
+    assert journal.with_labels(["other", "new"]) == ["spam", "ham", "new"]
+    journal.close()

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 from collections import Counter
 
@@ -354,16 +355,6 @@ def test_parts_of_a_digest_are_messages(kind, write):
     assert ("From: c@d" in text) == (kind == "mixed")
 
 
-def test_the_first_answer_after_the_last_question_is_the_label(write):
-    rows = [
-        {"messages": [{"role": role, "content": f"{role} {n} {i}"} for n, role in enumerate(roles)]}
-        for i, roles in enumerate([["user", "assistant", "user", "assistant", "assistant"]] * 2)
-    ]
-    corpus = read_corpus(write("t.jsonl", "".join(json.dumps(row) + "\n" for row in rows)))
-    assert corpus.labels == [f"assistant 3 {i}" for i in range(2)]
-    assert corpus.texts == [f"user 2 {i}" for i in range(2)]
-
-
 def test_facts_of_a_sentence_are_not_those_of_the_next(write):
     sentences = ["# label = a\n# text = one two\none\tX\ntwo\tY\n", "# label = b\nthree\tX\nfour\tY\n"]
     corpus = read_corpus(write("t.conll", "\n".join(sentences * 3)), "conll")
@@ -453,3 +444,36 @@ def test_invalid_rows_keep_their_place_among_pieces(write):
     pieces = corpus.cut(Pieces(200))
     order = np.array(pieces.piece_of)
     assert [place for place, _ in pieces.invalid] == [(order < 1).sum(), (order < 3).sum()]
+
+
+@pytest.mark.parametrize("role", ["target", "weight", "numbers"])
+@pytest.mark.parametrize("mark", [",", "."])
+def test_numbers_of_every_role_have_the_decimal_mark_of_the_table(role, mark, write):
+    values = [0.5 + i for i in range(12)]
+    rows = [f"a text {i};{'ab'[i % 2]};{str(value).replace('.', mark)}\n" for i, value in enumerate(values)]
+    corpus = read_corpus(write("t.csv", "text;label;n\n" + "".join(rows)), text="text", **{role: "n"})
+    read = {"target": corpus.targets, "weight": corpus.weights, "numbers": (corpus.columns or {}).get("n")}
+    assert list(read[role]) == values
+    assert corpus.reading["decimal"] == mark
+
+
+def test_labels_that_may_be_parts_of_numbers_are_said(write):
+    rows = "".join(f"text {i},{i},{i % 5}\n" for i in range(12))
+    corpus = read_corpus(write("t.csv", rows), text="1", label="3", header=False)
+    assert re.search("columns .?2.? and .?3.? of t.csv may be a number such as", corpus.warnings[0])
+    corpus = read_corpus(write("t.csv", rows.replace(",", ";")), text="1", label="3", header=False)
+    assert corpus.warnings == []
+
+
+def test_a_sheet_may_be_called_all(tmp_path):
+    book = pytest.importorskip("openpyxl").Workbook()
+    for name in ("one", "two", "all"):
+        sheet = book.active if name == "one" else book.create_sheet(name)
+        sheet.title = name
+        for row in [["text", "label"], [f"{name} 1", "a"], [f"{name} 2", "b"]]:
+            sheet.append(row)
+    book.save(tmp_path / "t.xlsx")
+    book.remove(book["all"])
+    book.save(tmp_path / "u.xlsx")
+    assert read_corpus(tmp_path / "t.xlsx", sheet="all").texts == ["all 1", "all 2"]
+    assert read_corpus(tmp_path / "u.xlsx", sheet="all").texts == ["one 1", "one 2", "two 1", "two 2"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from textsvm import SVC, EditDistance, Gaussian, InputError, On, Spectrum
+from textsvm import EditDistance, Gaussian, InputError, On, Spectrum
 from textsvm.gram.build import build_gram
 from textsvm.gram.store import GramRequest
 from textsvm.kernels.inputs import TextForm
@@ -77,10 +77,10 @@ def test_a_store_is_advised_where_rows_are_costly(kernel):
     assert kernel.cost.quadratic == isinstance(kernel, EditDistance)
 
 
-def test_copies_of_an_estimator_share_nothing_that_can_change():
-    model = SVC(kernel=[On("a", Gaussian()), Spectrum(3)])
-    copy = clone(model)
-    assert repr(copy) == repr(model)
-    copy.kernel[1].set_params(p=5)
-    copy.kernel.append(Spectrum(2))
-    assert repr(model.kernel) == repr([On("a", Gaussian()), Spectrum(3)])
+def test_copies_of_a_kernel_share_nothing_that_can_change():
+    kernel = 2 * Spectrum(2) + On("a", Gaussian()) + 0.5 * Spectrum(3, idf=True)
+    copy = clone(kernel)
+    assert repr(copy) == repr(kernel)
+    leaves = [{id(leaf) for leaf in each.structure.leaves} for each in (kernel, copy)]
+    assert len(leaves[0]) == len(leaves[1]) == 3
+    assert not leaves[0] & leaves[1]

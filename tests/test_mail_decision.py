@@ -11,13 +11,11 @@ from scipy.optimize import minimize
 
 from textsvm.apps.mail.decision import (
     FIRST,
-    HAM,
     LAST,
     MANY_LESSONS,
     PRIOR,
     PRIOR_MAILS,
     SPAM,
-    Decision,
     PlattSigmoid,
     calibrate,
     fit_sigmoid,
@@ -105,13 +103,6 @@ def test_a_few_lessons_decide_and_are_not_certain():
     assert sigmoid.probability(1.0) < 0.9999
     assert sigmoid.probability(-1.0) == pytest.approx(1 - sigmoid.probability(1.0))
     assert sigmoid.probability(0.0) == pytest.approx(0.5)
-
-
-def test_a_learnt_message_is_on_its_side():
-    assert Decision("unsure", 0.8, 0.3).for_lesson("spam") == Decision("spam", SPAM, 0.3)
-    assert Decision("unsure", 0.8, 0.3).for_lesson("ham") == Decision("ham", HAM, 0.3)
-    assert Decision("spam", 0.999, 0.9).for_lesson("spam").score == 0.999
-    assert Decision("unsure", 0.8, 0.3).for_lesson(None).kind == "unsure"
 
 
 @given(st.lists(st.tuples(st.floats(-50, 50), st.booleans()), max_size=12))

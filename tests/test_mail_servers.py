@@ -41,6 +41,7 @@ class Next:
         if b"full" in envelope.content:
             return "452 4.3.1 the disk is full"
         self.kept.append((envelope.mail_from, envelope.rcpt_tos, envelope.content))
+        self.options = envelope.mail_options
         return "250 2.0.0 kept"
 
 
@@ -143,6 +144,7 @@ def test_a_small_message_sets_no_limit_for_the_next(between):
     line, next, _ = between
     for _ in range(2):
         assert line.sendmail("a@example.org", ["b@example.org"], crlf(HAM), ["SIZE=1000"]) == {}
+        assert "SIZE=1000" not in next.options  # the message has further fields
         assert line.mail("a@example.org", ["SIZE=10000000"])[0] == 250
         line.rset()
     assert len(next.kept) == 2

@@ -1,12 +1,10 @@
 """Exports of annotation tools: labels of the majority, answers that do not count, agreement of annotators."""
 
 import json
-import math
 
 import pytest
 
 from textsvm.errors import InputError
-from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.readers.read import read_corpus, read_documents
 
 TEXTS = ["a fine day", "a poor meal", "the best room", "a cold bed"]
@@ -23,27 +21,6 @@ def task(text, *answers, **about):
         for i, choices in enumerate([a] if isinstance(a, str) else a for a in answers)
     ]
     return {"id": text, "data": {"text": text}, "annotations": annotations, **about}
-
-
-# Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": data of sections A to C, a row
-# for each observer, with the values of alpha that he computes. A dot is a missing value.
-@pytest.mark.parametrize(
-    ("observers", "alpha"),
-    [
-        (["0100000010", "1110010000"], 0.095),
-        (["aabbdcccedda", "babbbccceddd"], 0.692),
-        (["123321412...", "1233224125.3", ".3332342251.", "12332441251."], 0.743),
-    ],
-)
-def test_alpha_is_that_of_krippendorff(observers, alpha):
-    units = [[value for value in unit if value != "."] for unit in zip(*observers, strict=True)]
-    assert krippendorff_alpha(units) == pytest.approx(alpha, abs=0.0005)
-
-
-def test_alpha_of_agreement_and_of_a_single_value():
-    assert krippendorff_alpha([("a", "a"), ("b", "b"), ("a",)]) == 1
-    assert math.isnan(krippendorff_alpha([("a", "a"), ("a", "a")]))
-    assert math.isnan(krippendorff_alpha([("a",), ("b",)]))
 
 
 def test_rejected_and_ignored_answers_of_prodigy(write):
@@ -137,6 +114,10 @@ def test_fields_and_controls_of_label_studio(write):
     one["annotations"][0]["completed_by"] = {"id": 4, "email": "x@y"}
     path = write("ls.json", json.dumps([one]))
     assert read_corpus(path, annotators="x@y").texts == ["the text"]
+    two = {**one, "data": {"words": "the text", "other": "more"}}
+    with pytest.raises(InputError, match=r"which column is the text.* words, other"):
+        read_corpus(write("ls.json", json.dumps([two])))
+    assert read_corpus(write("ls.json", json.dumps([two])), text="other").texts == ["more"]
     one["annotations"][0]["result"].append({"from_name": "tone", "value": {"choices": ["calm"]}})
     path = write("ls.json", json.dumps([one]))
     with pytest.raises(InputError, match="labels of s and tone; name one of them with --label"):
@@ -195,7 +176,7 @@ def test_rows_of_other_tools(row, labels, write):
 
 
 def test_the_last_message_of_a_chat_is_stated(write):
-    roles = ["system", "user", "assistant", "user", "assistant"]
+    roles = ["system", "user", "assistant", "user", "assistant", "assistant"]
     row = {"messages": [{"role": role, "content": f"{role} {i}"} for i, role in enumerate(roles)]}
     corpus = read_corpus(write("t.jsonl", jsonl([row])))
     assert (corpus.texts, corpus.labels) == (["user 3"], ["assistant 4"])
