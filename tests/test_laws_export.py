@@ -1,11 +1,13 @@
 """What holds for every export: each parameter of its functions does what it does in Python."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from exported import CModel, needs_gcc, needs_node
 from test_export_readers import NO_MODEL, in_node
 
-from textsvm import SVC, CalibratedSVC, Spectrum
+from textsvm import SVC, CalibratedSVC, OneClassSVM, Spectrum
 from textsvm.apps.export.binary import COLUMNS, pack, with_checksum
 from textsvm.apps.export.plain import plain_model
 
@@ -64,3 +66,14 @@ def test_the_first_index_that_does_not_exist_is_refused_in_c(kind):
     content = pack(plain_model(SVC(Spectrum(3), device="cpu").fit(["win cash", "at noon"], ["a", "b"])))
     assert CModel(content).error == 0
     assert CModel(with_checksum(bytearray(beyond(kind, content).tobytes()))).error == NO_MODEL
+
+
+@needs_gcc
+@needs_node
+def test_a_text_on_the_boundary_is_inside_in_every_language(tmp_path):
+    model = OneClassSVM(Spectrum(3), device="cpu").fit(["win cash", "at noon", "a prize"])
+    content = pack(replace(plain_model(model), biases=np.zeros(1)))  # a text without features has the value 0
+    exported = CModel(content)
+    assert (exported.decide("").tolist(), exported.predict(exported.decide(""))) == ([0], 1)
+    (tmp_path / "m.bin").write_bytes(content)
+    assert in_node('print(new Model(readFileSync(given[0])).predict(""));', tmp_path / "m.bin") is True

@@ -18,7 +18,7 @@ import pytest
 import scipy.sparse
 from encoders import FOOD, ROAD, static_folder
 from exported import FORMS, NODE, decides_as_python
-from loading import load
+from loading import change, load
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -198,6 +198,21 @@ def test_a_saved_model_says_the_same(name, fitted, tmp_path):
     assert shown(pickle.loads(pickle.dumps(model)), new) == shown(model, new)
     save(loaded, tmp_path / "again.textsvm")
     assert (tmp_path / "again.textsvm").read_bytes() == (tmp_path / "m.textsvm").read_bytes()
+
+
+def test_terms_with_different_numbers_of_machines_are_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    table = {"n": rng.normal(size=20), "m": rng.normal(size=20)}
+    model = SVC(On("n", Linear()) + On("m", Linear()), device="cpu").fit(table, ["a", "b"] * 10)
+    save(model, tmp_path / "m.textsvm", texts=False)
+
+    def double(header, arrays):
+        name = [name for name in arrays if name.endswith("weights")][-1]
+        arrays[name] = np.repeat(arrays[name], 2, axis=0)
+
+    change(tmp_path / "m.textsvm", double)
+    with pytest.raises(InputError, match=SENTENCE):
+        load(tmp_path / "m.textsvm")
 
 
 #: Script of a new process that says what saved models say about pickled examples.
