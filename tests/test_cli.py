@@ -25,6 +25,7 @@ from textsvm.readers import sample
 
 #: So that a checkout is found from any folder.
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +250,63 @@ def test_an_interrupt_during_the_imports_is_no_traceback():
     assert (result.returncode, result.stderr) == (130, "textsvm: interrupted; no output was written\n")
 
 
+#: Places whose exceptions Python prints and drops, and one where a library has changed the error.
+DROPPED = {
+    "destructor": "class Place:\n def __del__(self): kill()\nplace = Place(); del place; time.sleep(60)",
+    "weak reference": (
+        "class Place: pass\nplace = Place(); ref = weakref.ref(place, lambda _: kill())\n"
+        "del place; time.sleep(60)"
+    ),
+    "changed error": "try: kill()\nexcept KeyboardInterrupt: raise InputError('no such package') from None",
+    "passing error": "try: kill()\nexcept KeyboardInterrupt: raise RuntimeError('half a state') from None",
+}
+
+
+@posix
+@pytest.mark.parametrize("place", DROPPED)
+def test_an_interrupt_that_a_library_drops_is_repeated(place):
+    code = (
+        "import os, signal, sys, time, weakref\n"
+        "from textsvm.cli import console\n"
+        "from textsvm.errors import InputError\n"
+        "def kill(): os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"def app(**settings): exec({DROPPED[place]!r}, globals())\n"
+        "console.watch_signals()\n"
+        "sys.exit(console.main(app))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert result.stderr == "textsvm: ended by SIGTERM; no output was written\n"
+    assert result.returncode == 128 + signal.SIGTERM
+
+
+@posix
+def test_other_errors_of_destructors_are_printed():
+    code = (
+        "from textsvm.cli import console\n"
+        "console.watch_signals()\n"
+        "class Place:\n def __del__(self): raise ValueError('ours')\n"
+        "Place()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert "ValueError: ours" in result.stderr
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_after_the_end_of_a_command_is_no_traceback(number):
+    code = (
+        "import atexit, os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from textsvm.cli import main\n"
+        f"atexit.register(lambda: os.kill(os.getpid(), {int(number)}))\n"
+        "sys.argv[1:] = ['--version']\n"
+        "main()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert result.stderr == ""
+    assert result.returncode == -number
+
+
 @pytest.mark.slow
 def test_messages_that_nobody_reads_do_not_stop_the_work(tmp_path):
     command = f'"{sys.executable}" -m textsvm train "{sample("mail")}" -o m --max-length 50 2>&1 | head -1'
@@ -326,7 +384,7 @@ def test_no_space_left_keeps_the_old_model(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@posix
 @pytest.mark.parametrize(("n", "repeats"), [(1500, 60), (4, 5000)], ids=["many", "very long"])
 def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
     lines = tmp_path / "long.jsonl"

@@ -3,14 +3,17 @@
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import warnings
 from types import FunctionType
 
 import numba
 import numpy as np
 import pytest
+from command import READING
 from numba.core.caching import FunctionCache
 
 from textsvm.runtime import compiled
@@ -207,6 +210,84 @@ def test_a_folder_that_cannot_be_written_is_read(place, tmp_path, read_only):
     assert other.stdout == "1\n"
     assert "cannot be kept (Read-only file system)" in other.stderr
     assert files() == entries
+
+
+# A signal is handled when Python runs again, which after minutes of LLVM is in a callback of its compiler.
+IN_CALLBACK = """
+import os, signal, sys
+from numba.core.codegen import CPUCodeLibrary as Library
+
+def interrupted(cls, *arguments, number=signal.Signals[sys.argv[2]], original=getattr(Library, sys.argv[1])):
+    os.kill(os.getpid(), number)
+    return original(*arguments)
+
+setattr(Library, sys.argv[1], classmethod(interrupted))
+sys.argv[1:] = sys.argv[3:]
+from textsvm.cli import main
+main()
+"""
+TRAIN = ("train", *READING, "--kernel", "gap", "-o", "out")
+
+
+def default_signals():
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background processes ignore Ctrl-C
+        signal.signal(number, signal.SIG_DFL)
+
+
+def environment_of(folder):
+    return {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "TEXTSVM_MAIL": str(folder / "store")}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+@pytest.mark.parametrize("callback", ["_object_compiled_hook", "_object_getbuffer_hook"])
+@pytest.mark.parametrize(("number", "how"), [("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM")])
+@pytest.mark.parametrize("command", [TRAIN, ("mail", "serve")], ids=["train", "mail serve"])
+def test_a_signal_during_compilation_ends_a_command_with_a_sentence(command, number, how, callback, tmp_path):
+    process = subprocess.run(
+        [sys.executable, "-c", IN_CALLBACK, callback, number, *command],
+        capture_output=True, cwd=tmp_path, env=environment_of(tmp_path), timeout=100,
+        preexec_fn=default_signals,
+    )  # fmt: skip
+    lines = [
+        line for line in process.stderr.decode().splitlines() if not line.startswith(("read ", "note: "))
+    ]
+    assert lines == [f"textsvm: {how}; no output was written"]
+    assert process.returncode == 128 + signal.Signals[number]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+@pytest.mark.parametrize("command", ["train", "predict", "mail learn", "mail serve", "serve"])
+def test_a_signal_at_any_time_of_a_first_run_is_no_traceback(command, tmp_path):
+    (tmp_path / "message").write_bytes(b"Subject: cash\n\nearn cash\n")
+    arguments = {
+        "train": TRAIN,
+        "predict": ("predict", "model", *READING[:3]),
+        "mail learn": ("mail", "learn", "--as", "spam", "message"),
+        "mail serve": ("mail", "serve"),
+        "serve": ("serve", "model", "--port", "0"),
+    }[command]
+    program = [sys.executable, "-m", "textsvm"]
+    subprocess.run([*program, *TRAIN[:-1], "model"], cwd=tmp_path, check=True, capture_output=True)
+    for i in range(16):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        process = subprocess.Popen(
+            [*program, *arguments], cwd=tmp_path, env=environment_of(folder), text=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            preexec_fn=default_signals, start_new_session=True,
+        )  # fmt: skip
+        time.sleep(0.4 * (i + 1))
+        number = (signal.SIGINT, signal.SIGTERM)[i % 2]
+        # A terminal sends Ctrl-C to all processes of the command.
+        (os.killpg if i % 2 == 0 else os.kill)(process.pid, number)
+        stderr = process.communicate(timeout=60)[1]
+        assert process.returncode in (0, 128 + number, -number), stderr
+        assert "Traceback" not in stderr
+        assert "Exception" not in stderr
+        # Python ends by the signal itself if it came within `exec`, which `dataclasses` calls.
+        assert stderr.count("textsvm: ") in ({1} if process.returncode == 128 + number else {0, 1}), stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

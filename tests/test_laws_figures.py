@@ -398,8 +398,8 @@ def test_lessons_of_mail(tmp_path):
         new = [mail(kind, 80 + i) for kind in ("spam", "ham") for i in range(3)]
         decisions = [opened.classify(data) for data in new]
     assert (values["spam"], values["ham"]) == (counts["spam"], counts["ham"]) == (14, 10)
-    assert values["recent"] == status.recent._asdict()
-    n, wrong, unsure, false_positives = status.recent
+    assert values["recent"] == status.recent
+    n, wrong, unsure, false_positives = status.recent.values()
     shares = f"{100 * (n - wrong - unsure) / n:.0f} % right, {100 * unsure / n:.0f} % unsure, "
     shares += f"{100 * wrong / n:.0f} % wrong; {false_positives} ham as spam"
     assert "lessons 14 spam, 10 ham" in shown
@@ -440,10 +440,10 @@ def test_a_report_of_mail_has_the_figures_of_its_status(tmp_path):
     assert run("mail", "report", tmp_path / "r.json", "--store", folder).returncode == 0
     values = json.loads((tmp_path / "r.json").read_text("utf-8"))
     facts = values["facts"]
-    assert values["n"] == recent.n
-    assert facts["called unsure"] == str(recent.unsure)
-    assert int(facts["ham called spam"]) == recent.false_positives
-    assert int(facts["ham called spam"]) + int(facts["spam called ham"]) == recent.wrong
+    assert values["n"] == recent["n"]
+    assert facts["called unsure"] == str(recent["unsure"])
+    assert int(facts["ham called spam"]) == recent["false_positives"]
+    assert int(facts["ham called spam"]) + int(facts["spam called ham"]) == recent["wrong"]
 
 
 def test_a_session_of_labels_ends_with_its_figures(tmp_path):

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
 from command import fails, run_fresh
@@ -40,7 +41,9 @@ def store(taught, tmp_path, monkeypatch):
 
 
 def call(*arguments, stdin=b""):
-    return CliRunner().invoke(app_of(["mail"]), ["mail", *map(str, arguments)], input=stdin)
+    words = ["mail", *map(str, arguments)]
+    with patch.object(sys, "argv", ["textsvm", *words]):
+        return CliRunner().invoke(app_of(["mail"]), words, input=stdin)
 
 
 def counts():
@@ -179,7 +182,7 @@ def test_empty_messages_are_not_learnt(store, tmp_path):
     for arguments in (["-"], [empty], [os.devnull, empty]):
         result = call("learn", "--as", "spam", *arguments)
         assert result.exit_code == 3
-        assert "the message is empty" in result.stderr
+        assert "nothing was learnt: this is no message: it has no header" in result.stderr
     assert counts() == before
     result = call("learn", "--as", "spam", empty, message)
     assert (result.exit_code, counts()) == (0, (before[0] + 1, before[1]))

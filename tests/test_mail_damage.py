@@ -187,7 +187,7 @@ def test_a_copy_that_is_put_back_is_not_decided_with_the_weights_of_another(stor
         for i in range(300, 303):
             opened.learn(mail("ham", i), "ham")
         assert opened.lessons.generation == later
-        expected = [opened.decide(*probe).value for probe in PROBES]
+        expected = [opened.model().decide(*probe).value for probe in PROBES]
     (store / "weights").write_bytes(weights)
     assert [each[2] for each in decisions(store)] == pytest.approx(expected, abs=1e-5)
 
@@ -204,8 +204,8 @@ def test_a_running_filter_notices_that_a_copy_is_put_back(store, tmp_path):
             other.learn(mail("spam", 301), "spam")
             assert other.lessons.generation == state[0]
             assert other.lessons.state != state
-            expected = [other.decide(*probe).value for probe in PROBES]
-        assert [opened.decide(*probe).value for probe in PROBES] == pytest.approx(expected, abs=1e-5)
+            expected = [other.model().decide(*probe).value for probe in PROBES]
+        assert [opened.model().decide(*probe).value for probe in PROBES] == pytest.approx(expected, abs=1e-5)
         assert opened.learn(mail("spam", 300), "spam")
 
 

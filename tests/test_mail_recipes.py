@@ -36,6 +36,21 @@ def needs(program):
     )
 
 
+def test_the_steps_that_change_the_unit_may_be_repeated(tmp_path):
+    unit, names = tmp_path / "textsvm-mail.service", ("postfix-lmtp", "postfix-milter", "postfix-smtp")
+    unit.write_text(recipe("system/textsvm-mail.service"))
+    for name in names:
+        [line] = [line for line in recipe(name).splitlines() if line.startswith("sed ")]
+        lines = []
+        for _ in range(2):
+            command = line.replace("/etc/systemd/system/textsvm-mail.service", str(unit))
+            subprocess.run(command, shell=True, check=True)
+            lines += [line for line in unit.read_text().splitlines() if line.startswith("ExecStart=")]
+        assert lines[0] == lines[1]
+        assert lines[0].startswith("ExecStart=/usr/local/bin/textsvm mail serve --store /var/lib/textsvm --")
+        assert lines[0].count("--") in (2, 3)
+
+
 SERVERS = str(ROOT / "tests/mail_servers.py")
 #: Who mail is for where root runs the tests: Dovecot delivers nothing to root.
 NOBODY = 65534

@@ -152,10 +152,11 @@ def _textsvm(
 
 def main() -> None:
     """Entry point of the console script."""
-    console.watch_signals()
-    console.open_closed()
     try:
+        console.watch_signals()
+        console.open_closed()
         code = _run()
+        console.restore_signals()  # an interrupt of Python's own end would be a traceback
     except KeyboardInterrupt:  # before the command has started or after it has ended
         code = console.interrupted()
     if code > 128 or (code and "cupy" in sys.modules):  # a failed GPU may block an ordinary exit

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import json
+import math
 import os
 import re
 import signal
@@ -310,8 +312,9 @@ def main(app: Callable[..., object]) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(prog_name="textsvm", standalone_mode=False)
-        sys.stdout.flush()
+        with errors_after_signals():
+            code = app(prog_name="textsvm", standalone_mode=False)
+            sys.stdout.flush()
     except WrongUsage as error:
         return _fail(str(error), 2)
     except InputError as error:
@@ -357,6 +360,17 @@ def environment_error(error: BaseException) -> str | None:
         return None
     place = error.filename or ("standard output" if error.errno in _FULL else "input/output")
     return f"{place}: {error.strerror or error}"
+
+
+@contextmanager
+def errors_after_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt in place of an error after a signal that interrupted a library: it follows."""
+    try:
+        yield
+    except Exception as error:
+        if _signals:
+            raise KeyboardInterrupt from error
+        raise
 
 
 def count_line() -> None:
@@ -418,21 +432,23 @@ def watch_signals() -> None:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup) or handled."""
     if threading.current_thread() is not threading.main_thread():
         return
+    if os.name == "posix":  # elsewhere `os.kill` ends the process
+        sys.unraisablehook = _on_unraisable
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _on_signal)
 
 
-def _restore_signals() -> None:
-    """Restore the default handlers in a forked process."""
+def restore_signals() -> None:
+    """Restore the handlers of the system, in a forked process and at the end of this one."""
     for number in signal.valid_signals():
-        if signal.getsignal(number) is _on_signal:
+        if signal.getsignal(number) in (_on_signal, signal.default_int_handler):
             signal.signal(number, signal.SIG_DFL)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_restore_signals)
+    os.register_at_fork(after_in_child=restore_signals)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
@@ -441,3 +457,17 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     _signals.append((signal.Signals(number), now))
     if not repeated:
         raise KeyboardInterrupt
+
+
+def _on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """Repeat an interrupt that a callback or destructor has dropped, such as those of Numba's compiler."""
+    if not _signals:
+        sys.__unraisablehook__(unraisable)
+    elif isinstance(unraisable.exc_value, KeyboardInterrupt):
+        _signals[-1] = (_signals[-1][0], -math.inf)
+        _thread.start_new_thread(_repeat_signal, (_signals[-1][0],))  # `threading` may hold its lock here
+
+
+def _repeat_signal(number: int) -> None:
+    time.sleep(0.01)  # the callback returns
+    os.kill(os.getpid(), number)

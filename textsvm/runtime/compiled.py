@@ -13,7 +13,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,13 +36,10 @@ warn: Callable[[str], object] = warnings.warn
 _by_numpy = 0  # symbols and entries
 
 
-def log_compiling() -> None:
-    """Write a line to the log "textsvm"."""
-    logging.getLogger("textsvm").info("compiling for this processor: some seconds to a minute, once")
-
-
 #: Called before the second function that the cache on disk lacks is compiled in this process.
-on_compile: Callable[[], object] = log_compiling
+on_compile: Callable[[], object] = partial(
+    logging.getLogger("textsvm").info, "compiling for this processor: some seconds to a minute, once"
+)
 
 
 class Compiled:
@@ -65,7 +62,7 @@ class Compiled:
         use_numba()
         import numba
 
-        from textsvm.runtime.compiled_cache import compiler_lock
+        from textsvm.runtime.compiled_cache import cache_on_disk, compiler_lock
 
         # Another thread may call this function now: it waits until the names are replaced.
         with compiler_lock():
@@ -77,7 +74,7 @@ class Compiled:
                 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
                     dispatcher = np.errstate(over="ignore")(self._function)
                 elif self._options.get("cache"):
-                    _enable_cache(dispatcher, self._function)
+                    cache_on_disk(dispatcher, self._function, _warn_once, _count_compilation)
                 names, cells = self._function.__globals__, self._function.__closure__ or ()
                 self._dispatcher = dispatcher  # before the others, which may call it
                 try:
@@ -151,15 +148,6 @@ def use_numpy(size: int) -> bool:
 
 def _by_name(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
-
-
-def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
-    from textsvm.runtime.compiled_cache import cache_on_disk
-
-    try:
-        cache_on_disk(dispatcher, function, lambda e: _warn_once(e.strerror or str(e)), _count_compilation)
-    except RuntimeError:
-        _warn_once("no writable cache folder")
 
 
 def _count_compilation() -> None:

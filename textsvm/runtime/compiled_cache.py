@@ -33,9 +33,14 @@ def compiler_lock() -> AbstractContextManager[object]:
     return lock
 
 
-def cache_on_disk(dispatcher: Any, function: Any, *callbacks: Callable[..., object]) -> None:
-    """Let the dispatcher of a function keep compiled code in a `CheckedCache` with these callbacks."""
-    dispatcher._cache = CheckedCache(function, *callbacks)
+def cache_on_disk(
+    dispatcher: Any, function: Any, on_error: Callable[[str], object], on_miss: Callable[[], object]
+) -> None:
+    """Let the dispatcher of a function keep compiled code in a `CheckedCache`; errors are reasons."""
+    try:
+        dispatcher._cache = CheckedCache(function, lambda e: on_error(e.strerror or str(e)), on_miss)
+    except RuntimeError:
+        on_error("no writable cache folder")
 
 
 def _require_code(locator: Any) -> None:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from textsvm.apps.mail.client import NO_CATEGORY, is_category
 from textsvm.apps.mail.decision import (
     FEATURES,
     Decision,
@@ -118,7 +117,6 @@ class Categories:
         with store.writing():
             for lesson in lessons:
                 if store.kind(lesson.digest) != lesson.kind:
-                    check_name(lesson.kind)
                     scores = _probabilities(models, lesson.keys, lesson.values)
                     highest = max(scores.values(), default=None)
                     score = highest if lesson.kind == NONE else scores.get(lesson.kind)
@@ -177,12 +175,6 @@ class Categories:
 def _names(store: Lessons) -> list[str]:
     """Names of the categories, without `NONE`."""
     return sorted({*store.counts()} - {NONE})
-
-
-def check_name(name: str) -> None:
-    """Raise InputError if no message can be learnt as this category."""
-    if not is_category(name):
-        raise InputError(NO_CATEGORY.format(name))
 
 
 def _probabilities(models: dict[str, WeightVector], keys: Keys, values: Values) -> dict[str, float]:

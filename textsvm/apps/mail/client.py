@@ -53,7 +53,10 @@ class NoAnswer(Trouble):
 
 def main() -> None:
     """Entry point of the console script."""
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = ERROR
     sys.stdout = None  # unused: all output goes through os.write
     os._exit(code)  # an ordinary exit would take time to tear down modules
 

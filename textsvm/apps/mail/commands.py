@@ -26,6 +26,7 @@ from textsvm.cli.console import (
     Console,
     WrongUsage,
     environment_error,
+    errors_after_signals,
     json_line,
     print_error,
     usage_message,
@@ -145,7 +146,7 @@ def learn(
         for _, data in read_messages(files, skipped):
             message = RawMessage(data)
             n += 1
-            empty += message.is_empty
+            empty += not message.has_header
             yield message
             done += len(data)
             console.stage("learn", min(done, size), size)
@@ -223,8 +224,7 @@ def status(
     if json:
         names = ("kind", "subject", "sender", "learnt", "score")
         last = [{name: row._asdict()[name] for name in names} for row in summary.last]
-        parts = {"recent": summary.recent._asdict(), "last": last}
-        console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
+        console.print_json(to_json({"store": str(path), **summary._asdict(), "last": last}))
         return
     console.table(str(path), [*_facts(summary)])
     if summary.categories:
@@ -243,7 +243,7 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
     if summary.max_lessons is not None:
         yield "kept at most", f"{summary.max_lessons:,}"
     yield "holds", "messages and their features" if summary.texts else "features of messages, no texts"
-    n, wrong, unsure, false_positives = summary.recent
+    n, wrong, unsure, false_positives = summary.recent.values()
     judged = "nothing yet: the next lessons are judged before they are learnt"
     if n:
         counts = {"right": n - wrong - unsure, "unsure": unsure, "wrong": wrong}
@@ -347,28 +347,26 @@ _EXTRA = "needs the extra `mail`"
 class MailGroup(Group):
     """Command group whose errors, wrong usage included, have exit code 3."""
 
-    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        arguments = list(args)
-        with failures_exit_with_3(arguments):
-            context = super().make_context(info_name, args, parent, **extra)
-        context.meta[__name__] = arguments
-        return context
+    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+        with failures_exit_with_3():
+            return super().make_context(*arguments, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with failures_exit_with_3(ctx.meta[__name__]):
+        with failures_exit_with_3():
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
 
 
 @contextmanager
-def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
+def failures_exit_with_3() -> Iterator[None]:
     """Turn an error of the block into a sentence on stderr and exit code 3.
 
     After wrong usage with --passthrough the message is copied to stdout, so that no mail is lost.
     """
     try:
-        yield
+        with errors_after_signals():
+            yield
     except (typer.Exit, typer.Abort, KeyboardInterrupt):
         raise
     except (USAGE_ERROR, WrongUsage) as error:
@@ -376,7 +374,7 @@ def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
             print_error(str(error))
         elif message := usage_message(error):
             print_error(message)
-        client.pass_on(arguments)
+        client.pass_on(sys.argv[2:])
         raise typer.Exit(client.ERROR) from error
     except Exception as error:  # the calling program knows only four exit codes
         reason = str(error) if isinstance(error, InputError) else environment_error(error)

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from textsvm.apps.mail.categories import Categories, check_name
-from textsvm.apps.mail.client import is_category
+from textsvm.apps.mail.categories import Categories
+from textsvm.apps.mail.client import NO_CATEGORY, is_category
 from textsvm.apps.mail.decision import (
     FEATURES,
     Decision,
@@ -47,7 +47,7 @@ from textsvm.apps.mail.decision import (
 from textsvm.apps.mail.features import WeightVector, features, word_contributions
 from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, Lesson, LessonRow, Lessons, value_runs
 from textsvm.apps.mail.message import read_message
-from textsvm.apps.mail.raw_message import RawMessage
+from textsvm.apps.mail.raw_message import NO_HEADER, RawMessage, problem_of
 from textsvm.errors import InputError
 from textsvm.readers.pages import require_page_parser
 
@@ -62,21 +62,13 @@ RECENT = 100  #: Number of recent lessons in `Status`
 _DIGEST = re.compile(r"[0-9a-f]{16,128}")
 
 
-class PriorDecisions(NamedTuple):
+def prior_decisions(lessons: list[LessonRow]) -> dict[str, int]:
     """Numbers of decisions on lessons before they were learnt: all, wrong, unsure, and ham judged spam."""
-
-    n: int
-    wrong: int
-    unsure: int
-    false_positives: int
-
-    @classmethod
-    def of(cls, lessons: list[LessonRow]) -> PriorDecisions:
-        """Counts of the lessons that have such a decision."""
-        kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
-        unsure = sum(kind == "unsure" for _, kind in kinds)
-        wrong = sum(kind != true for true, kind in kinds) - unsure
-        return cls(len(kinds), wrong, unsure, kinds.count(("ham", "spam")))
+    kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
+    unsure = sum(kind == "unsure" for _, kind in kinds)
+    wrong = sum(kind != true for true, kind in kinds) - unsure
+    counts = {"n": len(kinds), "wrong": wrong, "unsure": unsure}
+    return counts | {"false_positives": kinds.count(("ham", "spam"))}
 
 
 class Status(NamedTuple):
@@ -86,7 +78,7 @@ class Status(NamedTuple):
     ham: int  #: Number of lessons
     texts: bool  #: Whether the store holds messages
     max_lessons: int | None
-    recent: PriorDecisions  #: On the last `RECENT` lessons
+    recent: dict[str, int]  #: `prior_decisions` of the last `RECENT` lessons
     last: list[LessonRow]  #: The last `RECENT` lessons, the newest first
     categories: dict[str, dict[str, int]]  #: Numbers by name
 
@@ -139,29 +131,23 @@ class Filter(AbstractContextManager["Filter"]):
     def classify(self, data: bytes | RawMessage) -> Decision:
         """The decision on a raw message; a learnt message keeps its kind."""
         message = self.read(data)
-        if self._previous_model:
-            kind = self._kinds.get(message.digest)
+        keys, values = features(message.text)
+        if model := self._previous_model:
+            kind, decision = self._kinds.get(message.digest), model.decide(keys, values)
         else:
             with self._lock:
                 kind = self.lessons.kind(message.digest)
-        keys, values = features(message.text)
-        decision = self.decide(keys, values).for_lesson(kind)
-        return self.categories.decide(decision, message.digest, keys, values)
+                if self._machine is None or self._state != self.lessons.state:
+                    decision = self._read_model().decide(keys, values)
+                else:
+                    decision = self._decide(self._machine, keys, values)
+        return self.categories.decide(decision.for_lesson(kind), message.digest, keys, values)
 
     @property
     def _previous_model(self) -> DecisionModel | None:
-        """The model that decides during a long change."""
+        """The model that decides during a long change; lessons in progress do not count yet."""
         model = self._model
         return model if self._changing else None
-
-    def decide(self, keys: Keys, values: Values) -> Decision:
-        """The decision on the message with these features; lessons in progress do not count yet."""
-        if model := self._previous_model:
-            return model.decide(keys, values)
-        with self._lock:
-            if self._machine is None or self._state != self.lessons.state:
-                return self._read_model().decide(keys, values)
-            return self._decide(self._machine, keys, values)
 
     def _decide(self, machine: OnlineMachine, keys: Keys, values: Values) -> Decision:
         return self._calibration.decide(machine.decision(keys, values), len(set(self._kinds.values())) == 2)
@@ -211,24 +197,25 @@ class Filter(AbstractContextManager["Filter"]):
     def learn_all(self, messages: Iterable[bytes | RawMessage], kind: str) -> int:
         """Learn messages of a kind, a few in a transaction; return the number of new lessons.
 
-        Empty messages are skipped; InputError if all are empty.
+        Messages without a header are skipped; InputError if all are.
         """
-        if kind not in KINDS:
-            check_name(kind)
-        emptiness = set[bool]()
+        if kind not in KINDS and not is_category(kind):
+            raise InputError(NO_CATEGORY.format(kind))
+        problems = set[str]()
 
         def lessons() -> Iterator[Lesson]:
             for raw in map(RawMessage.of, messages):
-                emptiness.add(raw.is_empty)
-                if not raw.is_empty:
+                problem = problem_of("", raw.data) if raw.has_header else NO_HEADER
+                problems.add(problem)
+                if not problem:
                     message = self.read(raw)
                     keys, values = features(message.text)
                     names = message.subject, message.sender
                     yield Lesson(message.digest, kind, keys, values, *names, raw.data[:MAX_KEPT])
 
         changed = self.add_lessons(lessons())
-        if emptiness == {True}:
-            raise InputError("the message is empty (no header field and no text): nothing was learnt")
+        if problems and "" not in problems:
+            raise InputError(f"nothing was learnt: this {problems.pop()}")
         return changed
 
     def add_lessons(self, lessons: Iterable[Lesson]) -> int:
@@ -387,7 +374,7 @@ class Filter(AbstractContextManager["Filter"]):
             lessons.check_rows()
             counts, last = lessons.counts(), lessons.history()[:RECENT]
             texts, most = lessons.holds_texts, lessons.meta("most")
-            recent, categories = PriorDecisions.of(last), self.categories.status()
+            recent, categories = prior_decisions(last), self.categories.status()
             return Status(counts["spam"], counts["ham"], texts, most, recent, last, categories)
 
 

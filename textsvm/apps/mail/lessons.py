@@ -436,16 +436,11 @@ class Lessons:
 
     def _lesson(self, columns: tuple[Any, ...]) -> Lesson:
         row = self._checked(LessonRow(*columns[:10]))
-        keys, values = columns[10:12]
-        damaged = _digest((), keys, values) != row.digests[:16]
-        message = None
-        if len(columns) > 12:
-            packed_message = columns[12]
-            damaged = damaged or _content(keys, values, packed_message) != row.digests[:32]
-            if packed_message is not None and not damaged:
-                message = zlib.decompress(packed_message)
-        if damaged:
+        keys, values, *messages = columns[10:]
+        digests = _content(keys, values, *messages) if messages else _digest((), keys, values)
+        if not row.digests.startswith(digests):
             raise self.damage(f"lesson {row.id}")
+        message = zlib.decompress(messages[0]) if messages and messages[0] is not None else None
         return Lesson(
             row.digest, row.kind, *unpacked(keys, values), row.subject, row.sender, message, row.learnt,
             row.value, row.score, row.alpha,

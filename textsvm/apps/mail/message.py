@@ -204,22 +204,28 @@ def _class_of(number: int, classes: Sequence[tuple[int, str]]) -> str:
 
 
 def _cut(data: bytes, start: int) -> bytes:
-    """A message of bounded size with the same tree of parts, as far as it goes: pieces lose their ends."""
-    if len(data) <= MAX_PIECE:
-        return data[start:]
+    """A message of bounded size with the same tree of parts, as far as it goes: pieces lose their ends.
+
+    Its lines end in LF, so that transport, which makes CR LF of all, changes no decision.
+    """
+    if len(data) <= 2 * MAX_PIECE:
+        data, start = data[start:].replace(b"\r\n", b"\n"), 0
+        if len(data) <= MAX_PIECE:
+            return data
     pieces: list[bytes] = []
     size = 0
     while start < len(data) and len(pieces) < MAX_PIECES:
         stop = len(data)
-        for window in range(start + 1, len(data), MAX_BYTES):  # in steps, so that other threads run
+        first = start + 1 + data.startswith(b"\r\n", start)
+        for window in range(first, len(data), MAX_BYTES):  # in steps, so that other threads run
             if boundary := _BOUNDARY.search(data, window, window + MAX_BYTES + 3):
-                stop = boundary.start()
+                stop = boundary.start() - data.startswith(b"\r\n", boundary.start() - 1)
                 break
         room = max(MIN_PIECE, min(MAX_PIECE, (MAX_BYTES - size) // 2))  # also for the last piece
         pieces.append(_shortened_piece(data, start, stop, room))
         size += len(pieces[-1])
         start = stop
-    end = data[max(start, len(data) - pages.MAX_END) :]
+    end = data[max(start, len(data) - 2 * pages.MAX_END) :].replace(b"\r\n", b"\n")[-pages.MAX_END :]
     if boundary := _BOUNDARY.search(end):
         pieces.append(end[boundary.start() :])
     return b"".join(pieces)
@@ -227,11 +233,13 @@ def _cut(data: bytes, start: int) -> bytes:
 
 def _shortened_piece(data: bytes, start: int, stop: int, room: int) -> bytes:
     """The beginning of a piece and whole lines of its end, which may be encoded."""
-    end = stop - min(pages.MAX_END, room // 8)
-    if end <= start + room:
-        return data[start:stop]
-    beginning = data.rfind(b"\n", start + room - 1000, start + room) + 1 or start + room
-    return data[start:beginning] + data[data.find(b"\n", end, stop) + 1 or end : stop]
+    first = min(start + 2 * room, stop)  # CR LF may be half of it
+    piece = (data[start:first] + data[max(first, stop - 2 * room) : stop]).replace(b"\r\n", b"\n")
+    end = len(piece) - min(pages.MAX_END, room // 8)
+    if end <= room:
+        return piece
+    beginning = piece.rfind(b"\n", room - 1000, room) + 1 or room
+    return piece[:beginning] + piece[piece.find(b"\n", end) + 1 or end :]
 
 
 def shortened(raw: RawMessage) -> bytes:

@@ -26,6 +26,7 @@ from textsvm.version import __version__
 if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.apps.mail.decision import Decision
 
+NO_HEADER = "is no message: it has no header, such as From: and Subject:"
 _CHUNK = 1 << 20  #: Bytes of the body that are hashed at a time
 _LINE_ENDS = (b"\r\n", b"\n")
 _EMPTY = re.compile(rb"\n\r?\n")
@@ -78,12 +79,6 @@ class RawMessage:
     def of(cls, data: bytes | RawMessage) -> RawMessage:
         """The message itself, or of bytes."""
         return data if isinstance(data, RawMessage) else cls(data)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the message has no header field and no text."""
-        pieces = range(self.start, len(self.data), _CHUNK)  # a large message is not copied
-        return not self.has_header and not any(self.data[i : i + _CHUNK].strip() for i in pieces)
 
     def _header_end(self) -> int:
         limit = min(len(self.data), self.start + MAX_HEADER)
@@ -141,7 +136,7 @@ class RawMessage:
         sent = self._sent_fields = []
         for start, stop in self.fields():
             name, _, value = self.data[start:stop].partition(b":")
-            name = name.strip()
+            name = name.strip().replace(b"\r\n", b"\n")  # a line without a colon, and its continuations
             lower = name.lower()
             if lower not in DELIVERY and not lower.startswith(DELIVERY_PREFIXES):
                 sent.append((name, b" ".join(value.split())))
@@ -283,7 +278,7 @@ def raw_messages(path: str | os.PathLike[str], skipped: list[str]) -> Iterator[t
     for file in _mail_files(Path(path), skipped):
         try:
             for name, data in _pieces(file):
-                if problem := _problem(name, data):
+                if problem := problem_of(name, data):
                     skipped.append(f"{name} {problem}")
                 else:
                     n += 1
@@ -297,8 +292,8 @@ def raw_messages(path: str | os.PathLike[str], skipped: list[str]) -> Iterator[t
         raise InputError(skipped.pop())
 
 
-def _problem(name: str, data: bytes) -> str:
-    """Why a file is not a message; empty if it is."""
+def problem_of(name: str, data: bytes) -> str:
+    """Why a file is not a message; empty if it is, or if it holds nothing."""
     from textsvm.readers.mail import has_header
 
     if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
@@ -306,7 +301,7 @@ def _problem(name: str, data: bytes) -> str:
     if is_outlook(name, data):
         return OUTLOOK
     is_message = not data.strip() or has_header(name, data)
-    return "" if is_message else "is no message: it has no header, such as From: and Subject:"
+    return "" if is_message else NO_HEADER
 
 
 def _pieces(file: Path) -> Iterator[tuple[str, bytes]]:

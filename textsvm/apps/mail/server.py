@@ -254,10 +254,11 @@ class Server:
                 return [await self._run(client.process, len(data), work, self._learning)]
             finally:
                 self._lessons -= 1
-        return await self._run(client.process, len(data), partial(self._check, client, request, data))
 
-    def _check(self, client: _Client, request: spamd.Request, data: bytes) -> Sequence[bytes | memoryview]:
-        return client.send(spamd.check(request, data, self._decide(data), self.filter))
+        def check() -> Sequence[bytes | memoryview]:
+            return client.send(spamd.check(request, data, self._decide(data), self.filter))
+
+        return await self._run(client.process, len(data), check)
 
     def _learn(self, request: spamd.Request, data: bytes) -> bytes:
         """Learn or forget a message; update the model that decides if no lesson waits or it is old."""

@@ -118,7 +118,9 @@ def tell(request: Request, data: bytes, mail: Filter) -> bytes:
 
 def check(request: Request, data: bytes, decision: Decision, mail: Filter) -> list[bytes | memoryview]:
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
-    spam = _spam_field(request, decision)
+    is_spam = decision.kind == "spam"
+    answer = ("Yes" if is_spam else "No") if request.verb == "REPORT_IFSPAM" else str(is_spam)
+    spam = f"Spam: {answer} ; {points(decision):.1f} / {THRESHOLD:.1f}"
     if request.verb == "CHECK":
         return [_head(spam, *_decision_fields(decision))]
     if request.verb in ("PROCESS", "HEADERS"):
@@ -140,7 +142,7 @@ def check(request: Request, data: bytes, decision: Decision, mail: Filter) -> li
             text += f",TEXTSVM_{decision.category.upper()}"
         if request.version < 1.3:
             text += "\r\n"
-    elif request.verb == "REPORT" or decision.kind == "spam":
+    elif request.verb == "REPORT" or is_spam:
         text = explain(decision, mail.reasons(data))
     body = text.encode("utf-8", "backslashreplace")
     fields = [f"Content-length: {len(body)}"] if request.version >= 1.3 else []
@@ -170,13 +172,6 @@ def points(decision: Decision) -> float:
 
 def _head(*fields: str) -> bytes:
     return "\r\n".join(["SPAMD/1.1 0 EX_OK", *fields, "", ""]).encode()
-
-
-def _spam_field(request: Request, decision: Decision) -> str:
-    answer = str(decision.kind == "spam")
-    if request.verb == "REPORT_IFSPAM":
-        answer = "Yes" if decision.kind == "spam" else "No"
-    return f"Spam: {answer} ; {points(decision):.1f} / {THRESHOLD:.1f}"
 
 
 def _decision_fields(decision: Decision) -> list[str]:

@@ -171,8 +171,8 @@ class Service:
         return [link for link in (self._link, self._apart) if link is not None]
 
     async def _start(self, apart: bool = False) -> _Link:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; "
-        code += f"worker.main({apart})"
+        code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # before the imports
+        code += f"sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; worker.main({apart})"
         link, command = _Link(self._ended, self._lost), (sys.executable, "-c", code)
         loop, environment = asyncio.get_running_loop(), {**os.environ, **_ALLOCATOR}
         await loop.subprocess_exec(lambda: link, *command, stderr=None, env=environment)
