@@ -207,8 +207,8 @@ class KernelEstimator(BaseEstimator):
 
 
 @dataclass(repr=False, eq=False)
-class MachineEstimator(KernelEstimator):
-    """Parameters of all machines with a kernel, which `textsvm.SVC` documents."""
+class FixedKernelEstimator(KernelEstimator):
+    """Parameters of the machines that choose no kernel by cross-validation; `textsvm.SVC` documents them."""
 
     kernel: KernelLike = "spectrum"
     _: KW_ONLY

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from textsvm.estimators.base import MachineEstimator, model_attribute
+from textsvm.estimators.base import FixedKernelEstimator, model_attribute
 from textsvm.model.labels import read_labels
 from textsvm.model.settings import KernelLike, MultilabelSettings
 from textsvm.readers.corpus import Answers
@@ -20,7 +20,7 @@ from textsvm.training.train import train
 
 
 @dataclass(repr=False, eq=False)
-class MultilabelSVC(ClassifierMixin, MachineEstimator):
+class MultilabelSVC(ClassifierMixin, FixedKernelEstimator):
     """Support vector classification of texts with several labels each.
 
     Each label has a machine, the label against the rest (C-SVC as in `textsvm.SVC`); all share a Gram.

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 
 from textsvm.arrays import Floats
-from textsvm.estimators.base import MachineEstimator, model_attribute
+from textsvm.estimators.base import FixedKernelEstimator, KernelEstimator, model_attribute
 from textsvm.model import settings
 from textsvm.runtime.parallel import StageProgress
 
 
 @dataclass(repr=False, eq=False)
-class SVC(ClassifierMixin, MachineEstimator):
+class SVC(ClassifierMixin, KernelEstimator):
     """Support vector classification of texts with a string kernel, or of vectors.
 
     Solves the soft-margin dual with an unregularised bias (C-SVC, as in LIBSVM) exactly; with
@@ -150,6 +150,16 @@ class SVC(ClassifierMixin, MachineEstimator):
     time_budget: float | None = None
     loss: str | None = None
     scoring: str = "accuracy"
+    normalise: str = "unicode"
+    punctuation: bool = True
+    max_length: int | None = None
+    tol: float = 1e-3
+    duality_gap: float | None = None
+    max_iter: int = -1
+    device: str = "auto"
+    n_jobs: int | None = None
+    compute: settings.Compute | None = None
+    encoder: object = None
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
@@ -177,7 +187,7 @@ class SVC(ClassifierMixin, MachineEstimator):
 
 
 @dataclass(repr=False, eq=False)
-class SVR(RegressorMixin, MachineEstimator):
+class SVR(RegressorMixin, FixedKernelEstimator):
     """Support vector regression of numbers on texts with a string kernel, or on vectors.
 
     Solves the dual of the epsilon-insensitive loss with an unregularised bias (Drucker et al. 1997; as in
@@ -234,7 +244,7 @@ class SVR(RegressorMixin, MachineEstimator):
 
 
 @dataclass(repr=False, eq=False)
-class OneClassSVM(OutlierMixin, MachineEstimator):
+class OneClassSVM(OutlierMixin, FixedKernelEstimator):
     """Novelty detection: the region of the training texts or vectors, where `predict` is +1, elsewhere -1.
 
     Solves the dual of the one-class machine (Schoelkopf et al. 2001; scaled as in LIBSVM) exactly.

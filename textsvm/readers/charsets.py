@@ -151,12 +151,12 @@ def wrong_charset(source: str, texts: Iterable[str], named: str | None) -> Itera
 
 def encoded_twice(source: str, texts: Sequence[str]) -> Iterator[str]:
     """A warning if a twentieth of the texts have words in UTF-8 that was read as Windows-1252 (StÃ¶rung)."""
-    found = list[tuple[str, str]]()
+    pairs = list[tuple[str, str]]()
     for match in filter(None, map(_TWICE.search, texts)):
         with suppress(UnicodeError):
-            found.append((match[0], match[0].encode("cp1252").decode()))
-    if 20 * len(found) >= len(texts) and found[1:]:
-        word, right = found[0]
+            pairs.append((match[0], match[0].encode("cp1252").decode()))
+    if 20 * len(pairs) >= len(texts) and pairs[1:]:
+        word, right = pairs[0]
         yield f"{source} has {word} for {right}: UTF-8 that was read as Windows-1252; export it again"
 
 

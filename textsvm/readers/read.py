@@ -315,8 +315,8 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
     content = _content(files) or files
     named = [file for file in content if file.name.lower().endswith(SUFFIXES)]
     sample = [*named, *(_sample(content) if options.columns else ())]
-    found = (f for f in sample if file_format(f, options) and (options.columns or not is_mail(f.head)))
-    tables = {file.name: is_binary(file.head) for file in found}
+    formatted = (f for f in sample if file_format(f, options) and (options.columns or not is_mail(f.head)))
+    tables = {file.name: is_binary(file.head) for file in formatted}
     text = next((f.name for f in content if f.name not in tables and not is_binary(f.head)), None)
     if tables and (options.columns or text is None):
         return "tables"
