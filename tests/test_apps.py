@@ -55,6 +55,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.kernels.contract": "tables of features, which the formats contain",
         "textsvm.kernels.inputs": "TextForm: the normal form of the texts of a model",
         "textsvm.kernels.spelling": "spell: the name of a kernel in files and messages",
+        "textsvm.text.characters": "tables of code points and of tokenizers, which the formats contain",
         "textsvm.model.top_features": "TopFeatures: the heaviest features, in files and on the page",
         "textsvm.reporting.formatting": "escaped text of the page",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",
@@ -64,9 +65,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.model.trained": "the trained model of an estimator",
         "textsvm.sources.base": "KernelSource: support vectors are counted, without an index",
         "textsvm.text.documents": "View: the symbols that a kernel reads",
-        "textsvm.text.encoders": "the tokenizer of an encoder",
         "textsvm.text.normal_form": "the normal form, of which the Unicode tables are made",
-        "textsvm.text.tokens": "the characters of words, of which the Unicode tables are made",
     },
 }
 

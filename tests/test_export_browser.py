@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from encoders import static_folder, topics
 from test_export import fitted
+from test_export_characters import unigram_model, unigram_texts, wrong_unigrams
 from test_export_page import CPU, LABELS, TEXTS, made
 from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 from test_reporting import HOSTILE
@@ -255,3 +256,33 @@ def test_answer_is_above_the_fold_of_a_phone(height, tmp_path, browser):  # noqa
     assert box["y"] + box["height"] <= height
     assert page.locator("h1").bounding_box()["height"] < 40  # a line
     page.close()
+
+
+def test_page_lists_the_heaviest_features(tmp_path, visit):  # noqa: F811
+    """Of the first classes, with the names and weights of the model, as text."""
+    model = SVC(Spectrum((1, 4)), **CPU)
+    labels = [f"<b>class</b> {i % 14}" for i in range(28)]
+    page = visit(
+        made(model, labels, tmp_path, [f"{text} {i % 14}" for i, text in enumerate([*TEXTS, *TEXTS[:4]])])
+    )
+    tops = plain_model(model).top
+    assert page.locator("#grid h2").all_inner_texts() == [str(top.label) for top in tops[:12]]
+    assert "The first 12 of 14 classes." in page.locator("#features").inner_text()
+    expected = [f"{f.text.replace(' ', '␣')} {f.weight:.2f}" for f in tops[0].features[:12]]
+    assert page.locator("#grid section").first.locator("li").all_inner_texts() == expected
+
+
+def test_page_of_a_unigram_tokenizer(tmp_path, visit):  # noqa: F811
+    encoder, plain, _ = unigram_model("words")
+    (tmp_path / "page.html").write_bytes(b"".join(page_of(plain, pack(plain))))
+    page = visit(tmp_path / "page.html")
+    texts = unigram_texts(100)
+    values = page.evaluate(
+        """(texts) => {
+          const data = document.getElementById("model").textContent;
+          const model = new Model(Uint8Array.from(atob(data), (c) => c.charCodeAt(0)));
+          return texts.map((text) => [...model.decide(text)]);
+        }""",
+        texts,
+    )
+    assert not wrong_unigrams(encoder, texts, values)

@@ -10,18 +10,33 @@ import numpy as np
 import pytest
 from encoders import FOOD, MARKS, static_folder, topics
 from encoders import tokenizer as json_of
-from exported import FORMS, CModel, OnnxModel, decides_as_python, needs_gcc, random_text
+from exported import (
+    FORMS,
+    CModel,
+    OnnxModel,
+    decides_as_python,
+    in_node,
+    needs_gcc,
+    needs_node,
+    panel_rows,
+    random_text,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
 from test_export import HOSTILE
 
 import textsvm
 from textsvm import Encoder, InputError, Spectrum
 from textsvm.apps.export.binary import VERSION, pack, with_checksum
-from textsvm.apps.export.characters import IGNORED, KEEPS, word_piece
+from textsvm.apps.export.files import write_plain_model
 from textsvm.apps.export.plain import PlainModel, plain_model
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
+from textsvm.text.characters import IGNORED, KEEPS, exported_tokenizer
 from textsvm.text.documents import View
 from textsvm.text.encoders import StaticEncoder
+from textsvm.text.normal_form import normalise
 
 tokenizers = pytest.importorskip("tokenizers")
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -42,7 +57,7 @@ TEXTS = [
 
 def odd_texts(n: int) -> list[str]:
     """Texts of characters whose order matters, of removed ones and of letters."""
-    letters = word_piece(json_of([*SPECIAL, "a"]).encode()).letters
+    letters = exported_tokenizer(json_of([*SPECIAL, "a"]).encode()).letters
     odd = [*np.flatnonzero(letters.orders), 0x302E, 0x1B44, *np.flatnonzero(letters.classes & IGNORED)[:60]]
     odd += [*np.flatnonzero(letters.classes & KEEPS)[:40], *map(ord, "aeé中각ÅΣİ .,-" * 3)]
     rng = np.random.default_rng(0)
@@ -66,6 +81,11 @@ def encoder_of(texts: list[str], lower: bool, accents: bool) -> StaticEncoder:
 def random_model(lower: bool = True, accents: bool = True) -> tuple[StaticEncoder, PlainModel]:
     """A model whose decision values are the mean vector, so that they differ for different tokens."""
     encoder = encoder_of([*TEXTS, *odd_texts(300)], lower, accents)
+    return encoder, plain_of(encoder, "none")
+
+
+def plain_of(encoder: StaticEncoder, normal_form: str) -> PlainModel:
+    """A model whose decision values are the mean vector of the encoder."""
     n, ones = len(encoder.vocabulary), np.ones(len(encoder.vocabulary), np.int64)
     table = FeatureTable(
         np.zeros((1, 1), np.int64), 1, np.ones(1), 1, np.arange(n)[:, None], None, ones,
@@ -75,10 +95,9 @@ def random_model(lower: bool = True, accents: bool = True) -> tuple[StaticEncode
     term = FeatureTerm(
         "random", view, np.array([*encoder.vocabulary], object), "count", False, [table], mean=True
     )
-    form = TextForm(normalise="none", punctuation=True, max_length=None)
+    form = TextForm(normalise=normal_form, punctuation=True, max_length=None)
     parts = ("classes", form, [term], np.zeros(3), "identity", ["a", "b", "c"], None, None, (), None)
-    plain = PlainModel(*parts, "encoder", {}, [])
-    return encoder, plain
+    return PlainModel(*parts, "encoder", {}, [])
 
 
 def wrong_texts(encoder: StaticEncoder, texts: list[str], values: np.ndarray) -> list[str]:
@@ -170,7 +189,7 @@ def test_every_form_decides_as_python(form, model, tmp_path):
 def test_the_version_of_the_file(model):
     assert np.frombuffer(pack(plain_model(model)), np.uint32)[2] == VERSION
     older = plain_model(textsvm.SVC(Spectrum(2)).fit(["a b", "c d"], [0, 1]))
-    assert np.frombuffer(pack(older), np.uint32)[2] == VERSION - 1
+    assert np.frombuffer(pack(older), np.uint32)[2] == VERSION - 2
 
 
 @needs_gcc
@@ -226,4 +245,135 @@ def test_tokenizers_that_cannot_be_exported(parts, message, tmp_path):
 def test_encoders_that_cannot_be_exported(tmp_path):
     model = textsvm.SVC(Spectrum(2) + Encoder(lambda texts: [[len(text)] for text in texts])).fit(*topics(20))
     with pytest.raises(InputError, match="<lambda> has no weights of tokens to export; take a static one"):
+        textsvm.export(model, tmp_path / "model.bin")
+
+
+# Unigram
+
+NMT = {"type": "Nmt"}
+SPACE = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+MARKS_OF_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}
+STRIP = {"type": "Strip", "strip_left": False, "strip_right": True}
+COMMA = {"type": "Replace", "pattern": {"String": ","}, "content": " , "}
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+WORDS = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]}
+#: Components as in T5, XLM-RoBERTa (old and new), model2vec, with Nmt in place of the map of SentencePiece.
+UNIGRAMS = {
+    "spaces": ([NMT, SPACE], METASPACE),
+    "words": ([NMT], WORDS),
+    "marks": ([NMT, STRIP, MARKS_OF_SPACES], METASPACE),
+    "unsplit": ([NMT, COMMA, {"type": "Lowercase"}, SPACE, STRIP], METASPACE | {"split": False}),
+}
+LANGUAGES = [
+    "ar-dialect5", "chnsenti", "germeval18", "hebrew-sent", "hatebr", "id-hate", "itacola", "jrte-pn",
+    "norec-sent", "ru-inappropriate", "masakhanews-som", "masakhanews-sna",
+]  # fmt: skip
+
+
+def unigram_state(parts: str, **model: Any) -> dict[str, Any]:
+    """tokenizer.json with random scores of characters, pairs and longer strings of the texts."""
+    rng, read = np.random.default_rng(1), [normalise(text, "unicode", keep_case=True) for text in TEXTS]
+    joined = "▁".join(read).replace(" ", "▁")
+    chars = sorted({*joined} - {*joined[::17], " "})
+    spans = (joined[i : i + k] for i in range(0, len(joined), 3) for k in (2, 3, 5, 8))
+    longer = sorted({span for span in spans if " " not in span})
+    tokens = ["<unk>", "<s>", *dict.fromkeys(["▁", *chars, *longer, "▁the", "ap", "▁ap", "ple", "aa", "aaa"])]
+    vocabulary = [[token, 0.0 if k < 2 else -float(rng.uniform(2, 12))] for k, token in enumerate(tokens)]
+    forms, splitter = UNIGRAMS[parts]
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "post_processor": None, "decoder": None,
+        "added_tokens": json.loads(json_of(tokens[:2]))["added_tokens"],
+        "normalizer": {"type": "Sequence", "normalizers": forms}, "pre_tokenizer": splitter,
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": vocabulary, "byte_fallback": False, **model},
+    }  # fmt: skip
+
+
+@lru_cache
+def unigram_model(parts: str) -> tuple[StaticEncoder, PlainModel, CModel]:
+    content = json.dumps(unigram_state(parts)).encode()
+    rows = np.random.default_rng(0).normal(size=(len(json.loads(content)["model"]["vocab"]), 3))
+    arrays = {"embeddings": rows.astype(np.float32), "tokenizer": np.frombuffer(content, np.uint8)}
+    encoder = StaticEncoder(arrays, "unigram")
+    plain = plain_of(encoder, "unicode")
+    return encoder, plain, CModel(pack(plain))
+
+
+def unigram_texts(n: int) -> list[str]:
+    rng = np.random.default_rng(2)
+    odd = [*map(ord, "\ufffd▁\u0301\u0302\u05b4\u200d\u200c\u0600\u06ddAaZ ,fié©\ufe0f\x01\u1680ア")]
+    odd += [0x1F600, 0x93E, 0xA7F1, ord("a")]
+    made = ["".join(map(chr, rng.choice(odd, rng.integers(1, 9)))) for _ in range(n)]
+    others = ["<unk> <s>a", "a<unk>b", " ", "!!!", "a , b,,c", "aaaaaaa"]
+    return [*TEXTS, *made, *others, *(whole(random_text(rng)) for _ in range(n // 4))]
+
+
+def wrong_unigrams(encoder: StaticEncoder, texts: list[str], values: Any) -> list[str]:
+    read = [normalise(text, "unicode", keep_case=True) for text in texts]
+    return wrong_texts(encoder, read, np.asarray(values))
+
+
+@needs_gcc
+@pytest.mark.parametrize("parts", UNIGRAMS)
+def test_unigram_tokens_in_c(parts):
+    encoder, _, exported = unigram_model(parts)
+    texts = unigram_texts(2000)
+    assert not wrong_unigrams(encoder, texts, [exported.decide(text) for text in texts])
+
+
+@needs_gcc
+@given(st.text(st.sampled_from("ap▁ ,ple\ufffd\u0301\x01Aé中\u200d<unk>s\u3000\t"), max_size=30))
+@settings(max_examples=300, deadline=None)
+def test_unigram_tokens_of_any_text(text):
+    for parts in ("words", "unsplit"):
+        encoder, _, exported = unigram_model(parts)
+        assert not wrong_unigrams(encoder, [text], [exported.decide(text)])
+
+
+@needs_gcc
+def test_unigram_tokens_of_twelve_languages():
+    encoder, _, exported = unigram_model("words")
+    texts = [whole(text) for name in LANGUAGES for text in panel_rows(name, "train", 170)[1]]
+    assert not wrong_unigrams(encoder, texts, [exported.decide(text) for text in texts])
+
+
+@needs_node
+def test_unigram_tokens_in_javascript(tmp_path):
+    encoder, plain, _ = unigram_model("unsplit")
+    write_plain_model(plain, tmp_path / "js", "js")
+    texts = unigram_texts(300)
+    answers = in_node(tmp_path / "js", texts)
+    assert not wrong_unigrams(encoder, texts, [answer["decision"] for answer in answers])
+    assert all(near(answer["explained"], answer["decision"]) for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("parts", "changes", "message"),
+    [
+        ("words", {"byte_fallback": True}, "the tokenizer Unigram"),
+        ("map", {}, r'"type": "Nmt"} in place of the component Precompiled or NFKC'),
+        ("twice", {}, "the tokenizer Unigram"),
+        ("literal", {}, "the tokenizer Unigram"),
+    ],
+)
+def test_unigram_tokenizers_that_cannot_be_exported(parts, changes, message, monkeypatch):
+    monkeypatch.setitem(UNIGRAMS, "map", ([{"type": "NFKC"}, SPACE], METASPACE))
+    monkeypatch.setitem(UNIGRAMS, "twice", ([NMT, SPACE, COMMA], METASPACE))
+    monkeypatch.setitem(UNIGRAMS, "literal", ([SPACE], METASPACE))
+    with pytest.raises(InputError, match=message):
+        exported_tokenizer(json.dumps(unigram_state(parts, **changes)).encode())
+
+
+def test_unigram_is_refused_by_onnx(tmp_path):
+    with pytest.raises(InputError, match="a Unigram tokenizer cannot be exported to ONNX; take another"):
+        write_plain_model(unigram_model("words")[1], tmp_path / "m.onnx", "onnx")
+
+
+def test_unigram_is_refused_without_a_normal_form(tmp_path):
+    content, (texts, labels) = json.dumps(unigram_state("words")), topics(20)
+    folder = static_folder(tmp_path / "unigram")
+    (folder / "tokenizer.json").write_text(content, "utf-8")
+    n = len(json.loads(content)["model"]["vocab"])
+    save_file({"embeddings": np.ones((n, 3), np.float32)}, folder / "model.safetensors")
+    model = textsvm.SVC(Spectrum(2) + Encoder(str(folder)), normalise="none").fit(texts, labels)
+    with pytest.raises(InputError, match=r"cannot be exported with normalise='none'; take 'unicode'"):
         textsvm.export(model, tmp_path / "model.bin")

@@ -707,11 +707,11 @@ def tokenizer_state(content: bytes, special: bool = False) -> Json:
     parts = {"version": "1.0", "model": state["model"], "added_tokens": state.get("added_tokens") or []}
     parts |= {name: state.get(name) for name in names}
     for name, inner in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers")):
-        components = _flat(parts[name], inner)
+        flat = components(parts[name], inner)
         # Equal components would multiply the length of a text.
-        if len({*map(str, components)}) < len(components) or len(components) > _MOST_PARTS:
+        if len({*map(str, flat)}) < len(flat) or len(flat) > _MOST_PARTS:
             raise ValueError(f"its {name} has too many components, or equal ones")
-        for component in components:
+        for component in flat:
             _check_component(component)
     template = str(parts.get("post_processor"))
     if len(template) > _MOST_SPECIAL or template.count("'Sequence'") > 4:  # of a text, a pair, and around
@@ -720,11 +720,11 @@ def tokenizer_state(content: bytes, special: bool = False) -> Json:
     return parts
 
 
-def _flat(part: Json | None, inner: str) -> list[Json]:
+def components(part: Json | None, inner: str) -> list[Json]:
     """Components of a part, in their order."""
     if part is None or part["type"] != "Sequence":
         return [] if part is None else [part]
-    return [component for nested in part[inner] for component in _flat(nested, inner)]
+    return [component for nested in part[inner] for component in components(nested, inner)]
 
 
 def _check_component(part: Json) -> None:

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from textsvm.apps.export.characters import HANGUL, CharacterTables, character_tables, word_piece
 from textsvm.apps.export.plain import PlainModel
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.runtime.plain_json import to_json
+from textsvm.text.characters import HANGUL, CharacterTables, character_tables, exported_tokenizer
 from textsvm.text.documents import View
 
 Hashes = NDArray[np.uint32]
 MAGIC = b"TEXTSVM\0"  #: First bytes of the file.
-VERSION = 5  #: Version 4 has classes of ignorable code points, for the form "unicode", version 5 tokenizers.
+VERSION = 6  #: Version 4 has classes of ignorable code points, for the form "unicode", 6 tokenizers.
 UNIT = 8  #: Bytes of the unit of offsets.
 NONE = 0xFFFFFFFF  #: Largest number of symbols of a text without a limit.
 #: Words of records.
@@ -37,8 +37,7 @@ TOKENS = {"characters": 0, "words": 1, "runs": 1, "whitespace": 2}
 #: Code of the tokens of an encoder, and of terms that are divided by their number.
 PIECES, MEAN = 4, 2
 COUNTS = ("count", "presence", "log", "intersection")
-#: Codes of the types of weights and factors; 0 is no array.
-TYPES = {np.dtype(np.float32): 1, np.dtype(np.float64): 2}
+DOUBLE = 2  #: Type of weights.
 PER_BUCKET = 2  #: Strings per bucket.
 LOGS = 1024  #: Counts c whose 1 + ln c the file has.
 IN_ROW = 5  #: Type of factors that are the first element of each row of weights.
@@ -204,20 +203,18 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytearr
     views = list(dict.fromkeys(term.view for term in plain.terms))
     columns = plain.joined or [()]
     header[:2] = np.frombuffer(MAGIC, np.uint32)
-    encoded = [view for view in views if view.encoder is not None]
+    encoders = dict.fromkeys(view.encoder for view in views if view.encoder is not None)
+    tokenizers = {encoder: _add_tokenizer(out, encoder) for encoder in encoders}
     older = plain.text.normalise != "unicode" and len(columns) < 2
-    header[2] = VERSION if encoded else VERSION - 1 - older
+    header[2] = VERSION if tokenizers else 4 - older
     header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
     header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
     header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
     header[27:29] = NORMAL_FORMS[plain.text.normalise], plain.text.punctuation
     view_words = []
     for view in views:
-        column, encoder = columns.index(view.columns), view.encoder
-        if encoder is None:
-            view_words.append([view.keep_case, TOKENS[view.tokens], column])
-        else:
-            view_words.append([1, PIECES, column, _add_tokenizer(out, encoder)])
+        kind, record = TOKENS.get(view.tokens, 0), tokenizers.get(view.encoder, 0)
+        view_words.append([view.keep_case, PIECES if record else kind, columns.index(view.columns), record])
     header[COLUMNS] = len(columns) if len(columns) > 1 else 0
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
@@ -275,25 +272,22 @@ def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[i
     plain = table.span == p and table.offsets.tolist() == [list(range(p))]
     words = [p, table.span, len(table.offsets), table.times, int(plain)]
     words += [len(packed.starts) - 1, len(packed.tags), 64]
-    rows, factor_type, factors = _rows_with_factors(out, packed, term.unknown)
+    rows = _rows_with_factors(packed, term.unknown)
     tags = np.concatenate([packed.tags, np.zeros(1 + SCANNED, packed.tags.dtype)])
-    words += [factor_type, TYPES[rows.dtype], out.add(table.offsets, np.uint32)]
-    words += [out.add(table.values, np.float64), out.add(packed.starts), out.add(tags), factors]
-    words += [out.add(rows), 0]
+    words += [0 if packed.factors is None else IN_ROW, DOUBLE, out.add(table.offsets, np.uint32)]
+    words += [out.add(table.values, np.float64), out.add(packed.starts), out.add(tags), 0]
+    words += [out.add(rows, np.float64), 0]
     more = 0 if packed.more is None else out.add(packed.more, np.uint32)
     return [*words, more, len(packed.weights) - len(packed.tags) - 1, int(plain and packed.closed)]
 
 
-def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tuple[AnyArray, int, int]:
-    """Rows of weights, which begin with the factor if it has their type; type and offset of the factors."""
-    rows = packed.weights
+def _rows_with_factors(packed: PackedTable, unknown: float) -> AnyArray:
+    """Rows of weights, which begin with the factor if there are factors."""
     if packed.factors is None:
-        return rows, 0, 0
-    column = np.append(packed.factors, unknown).astype(packed.factors.dtype)
-    if column.dtype != rows.dtype:
-        return rows, TYPES[column.dtype], out.add(column)
-    column = np.append(column, np.zeros(len(rows) - len(column), rows.dtype))
-    return np.concatenate([column[:, None], rows], axis=1), IN_ROW, 0
+        return packed.weights
+    column = np.zeros((len(packed.weights), 1))
+    column[: len(packed.tags) + 1, 0] = np.append(packed.factors, unknown)
+    return np.concatenate([column, packed.weights], axis=1)
 
 
 def _add_outputs(out: _Writer, plain: PlainModel, header: Hashes) -> None:
@@ -321,22 +315,21 @@ def name_of(label: object) -> str:
 
 def _add_tokenizer(out: _Writer, encoder: Any) -> int:
     """Record of a tokenizer."""
-    piece = word_piece(encoder.tokenizer)
+    piece = exported_tokenizer(encoder.tokenizer)
+    points = np.array([*map(ord, piece.prefix)], np.uint32)
     hashes = symbol_hashes(np.array(piece.tokens, object))
-    keys = np.sort(string_keys(np.arange(len(piece.tokens))[:, None], hashes))
-    tags = np.append(keys, np.zeros(1 + SCANNED, np.uint64))
-    states, prefix = [*SEEDS], piece.continuation_prefix
-    for point in map(ord, prefix):
-        for k, seed in enumerate(SEEDS):
-            states[k] = (states[k] * STEPS[k] + int(mix(np.array([point ^ seed], np.uint32))[0])) % (1 << 32)
-    starts = bucket_starts(keys)
-    words = [_add_characters(out, piece.letters), piece.max_word_characters]
-    words += [max(map(len, piece.tokens)), len(prefix), *states, len(starts) - 1, len(keys)]
-    words += [64, out.add(starts), out.add(tags)]
+    keys = string_keys(np.arange(len(piece.tokens))[:, None], hashes)
+    order = np.argsort(keys)
+    tags, starts = np.append(keys[order], np.zeros(1 + SCANNED, np.uint64)), bucket_starts(keys[order])
+    [first], [second] = string_hashes(np.arange(len(points))[None], symbol_hashes(points))
+    words = [_add_characters(out, piece.letters), piece.max_word_characters, max(map(len, piece.tokens))]
+    words += [len(points), first, second, len(starts) - 1, len(keys), 64, out.add(starts), out.add(tags)]
+    if piece.scores is not None:
+        scores = out.add(np.append(piece.scores[order], piece.scores[-1]), np.float64)
+        words += [scores, piece.strips + 2 * piece.splits]
     return out.words([words], TOKENIZER_WORDS)
 
 
-@lru_cache(maxsize=3)
 def _add_characters(out: _Writer, tables: CharacterTables) -> int:
     """Record of the tables of code points."""
     numbers, blocks = two_stages(tables)

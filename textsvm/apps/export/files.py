@@ -16,7 +16,7 @@ from pathlib import Path
 from textsvm.apps.export.binary import name_of, pack
 from textsvm.apps.export.plain import PlainModel, plain_model
 from textsvm.errors import InputError
-from textsvm.reporting.formatting import cut, safe, visible
+from textsvm.reporting.formatting import cut, safe, section
 from textsvm.reporting.html import json_element
 from textsvm.reporting.html import page as html_page
 from textsvm.runtime.files import replacing
@@ -145,9 +145,6 @@ def source_of(name: str) -> bytes:
 
 #: Symbols of the names of classes in the lead and, if there are not more, in the title.
 MOST_SHOWN, MOST_TITLE = 80, 20
-MOST_CLASSES = 12  #: Classes whose heaviest features are listed
-MOST_FEATURES = 12  #: Features of each kind that are listed
-SHOWN = 40  #: Symbols of a feature that are shown
 #: Measures on texts held out of training, as the model records them.
 MEASURES = {
     "accuracy": "Accuracy", "macro_f1": "Macro-F1", "micro_f1": "Micro-F1",
@@ -167,7 +164,7 @@ def page_of(plain: PlainModel, content: bytes | bytearray, title: str | None = N
     shown = max(1, sum(total <= MOST_SHOWN for total in accumulate(len(name) + 2 for name in classes)))
     names = ", ".join(cut(name, MOST_SHOWN) for name in classes[:shown])
     names += f" and {len(classes) - shown} others" if len(classes) > shown else ""
-    body = [source_of("page.html").decode(), _features(plain), _limits(plain)]
+    body = [source_of("page.html").decode(), _limits(plain)]
     data = '<script type="application/octet-stream" id="model">\0</script>'
     data += json_element("facts", {**plain.about["training"], "example": _example(plain)})
     script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
@@ -186,30 +183,6 @@ def _example(plain: PlainModel) -> list[str]:
     return [" ".join(dict.fromkeys(words[:8]))] if words else []
 
 
-def _features(plain: PlainModel) -> str:
-    """The heaviest features of the first classes."""
-    if not plain.top:
-        return ""
-    labels = list(dict.fromkeys(top.label for top in plain.top))
-    parts = []
-    for label in labels[:MOST_CLASSES]:
-        lists = ""
-        for top in (top for top in plain.top if top.label == label and top.features):
-            items = "".join(
-                f"<li><code>{safe(visible(cut(feature.text, SHOWN)))}</code> {feature.weight:.2f}</li>"
-                for feature in top.features[:MOST_FEATURES]
-            )
-            lists += f'<p class="kind">{safe(top.kind)}</p><ul class="substrings">{items}</ul>'
-        parts.append(f"<section><h2>{safe(label)}</h2>{lists}</section>")
-    n = len(plain.classes or labels)
-    more = f" The first {MOST_CLASSES} of {n:,} classes." if n > MOST_CLASSES else ""
-    return (
-        f'<section><h2>Features with the largest weights</h2><p class="note">They add most to the decision '
-        f"value of a class. ␣ is a space; th&gt;=3 counts from the third occurrence on.{more}</p></section>"
-        f'<div class="grid">{"".join(parts)}</div>'
-    )
-
-
 def _limits(plain: PlainModel) -> str:
     """What the model was trained on, and its accuracy."""
     characters = [term for term in plain.terms if term.view.tokens == "characters"]
@@ -224,10 +197,8 @@ def _limits(plain: PlainModel) -> str:
     if not (plain.about["training"]["holdout"] or plain.info.get("estimate")):
         note += " Its accuracy on other texts was not recorded when it was trained."
     table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in _facts(plain))
-    return (
-        f'<section><h2>Limits of this model</h2><p class="note">{note}</p>'
-        f'<table class="facts"><tbody>{table}</tbody></table></section>'
-    )
+    parts = f'<p class="note">{note}</p>', f'<table class="facts"><tbody>{table}</tbody></table>'
+    return section("Limits of this model", *parts)
 
 
 def _facts(plain: PlainModel) -> list[tuple[str, str]]:

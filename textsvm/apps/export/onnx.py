@@ -23,7 +23,12 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from textsvm.apps.export.binary import cumulated, name_of
-from textsvm.apps.export.characters import (
+from textsvm.apps.export.plain import UNSURE, PlainModel
+from textsvm.arrays import AnyArray, Arrays, Floats, Ints
+from textsvm.errors import InputError
+from textsvm.kernels.contract import FeatureTable, FeatureTerm
+from textsvm.runtime.plain_json import to_json
+from textsvm.text.characters import (
     CHANGES_FOLDED,
     HANGUL,
     IGNORED,
@@ -31,16 +36,11 @@ from textsvm.apps.export.characters import (
     PUNCT,
     SPACE,
     WORD,
-    WordPiece,
+    ExportedTokenizer,
     character_tables,
+    exported_tokenizer,
     image,
-    word_piece,
 )
-from textsvm.apps.export.plain import UNSURE, PlainModel
-from textsvm.arrays import AnyArray, Arrays, Floats, Ints
-from textsvm.errors import InputError
-from textsvm.kernels.contract import FeatureTable, FeatureTerm
-from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
 from textsvm.text.normal_form import JOINERS, ZWSP
 
@@ -93,11 +93,6 @@ class Graph:
             constants[key] = numpy_helper.from_array(array, self.name())
         return str(constants[key].name)
 
-    def named(self, value: str, name: str) -> str:
-        """Give a value a name."""
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
-        return name
-
     def look_up(self, keys: Input, table: Sequence[object], values: Sequence[int], other: int) -> str:
         """Values of keys (int64 or string), `other` for keys outside the table."""
         if not table:
@@ -141,26 +136,43 @@ class Graph:
         result = self.add("Loop", trips, np.array(True), *states, outputs=len(states), body=graph)
         return [result] if len(states) == 1 else result
 
+    def places(
+        self, strings: Sequence[Sequence[int]], roots: str, symbols: str, starts: str, ends: str
+    ) -> str:
+        """Place in `strings` of the first 0, 1, ... symbols from each start on, before its end; -1 for none.
+
+        A string begins with its root, 0 or 1, and is looked up at the starts of this root.
+        """
+        edges: dict[int, int] = {}
+        numbers = {}
+        for number, (node, *string) in enumerate(strings):
+            for symbol in string:
+                node = edges.setdefault(node * BASE + symbol, len(edges) + 2)
+            numbers[node] = number
+        padded = self.Concat(symbols, [END], axis=0)
+
+        def step(g: Graph, trip: str, node: str, places: str) -> tuple[str, list[str]]:
+            at = g.Add(starts, trip)
+            inside = g.And(g.Less(at, ends), g.GreaterOrEqual(node, 0))
+            key = g.Add(g.Mul(node, BASE), g.Gather(padded, g.Where(inside, at, 0)))
+            node = g.Where(inside, g.look_up(key, [*edges], [*edges.values()], -1), -1)
+            place = g.look_up(node, [*numbers], [*numbers.values()], -1)
+            alive = g.ReduceMax(g.Concat([-1], node, axis=0), keepdims=0)
+            return g.GreaterOrEqual(alive, 0), [node, g.Concat(places, g.Unsqueeze(place, [1]), axis=1)]
+
+        empty = self.Unsqueeze(self.look_up(roots, [*numbers], [*numbers.values()], -1), [1])
+        return self.loop(max(map(len, strings)), [roots, empty], step)[1]
+
     def walk(self, strings: Sequence[Sequence[int]], symbols: str, starts: str, ends: str) -> str:
         """Place in `strings` of the symbols between each start and its end, -1 if they are another string."""
-        edges: dict[int, int] = {}
-        for place, string in enumerate(strings):
-            node = 0
-            for symbol in string:
-                node = edges.setdefault(node * BASE + symbol, len(edges) + 1)
-            edges[node * BASE + END] = -2 - place
-        padded, last = self.Concat(symbols, [END], axis=0), self.Size(symbols)
+        rooted, roots = [(0, *string) for string in strings], self.filled(starts, 0)
+        places = self.places(rooted, roots, symbols, starts, ends)
+        size, last = self.Sub(ends, starts), self.Sub(self.Shape(places, start=1), 1)
+        return str(self.Where(self.Greater(size, last), -1, self.entries(places, self.Min(size, last))))
 
-        def step(g: Graph, trip: str, node: str) -> tuple[str, list[str]]:
-            at = g.Add(starts, trip)
-            symbol = g.Gather(padded, g.Where(g.Less(at, ends), at, last))
-            key = g.Add(g.Mul(node, BASE), symbol)
-            after = g.Where(g.Less(node, 0), node, g.look_up(key, [*edges], [*edges.values()], -1))
-            inside = g.Cast(g.GreaterOrEqual(after, 0), to=INT32)
-            return g.Greater(g.ReduceSum(inside, keepdims=0), np.int32(0)), [after]
-
-        [end] = self.loop(1 + max(map(len, strings)), [self.filled(starts, 0)], step)
-        return str(self.Max(self.Sub(-2, end), -1))
+    def entries(self, rows: str, columns: str) -> str:
+        """The entry of each row in its column."""
+        return str(self.Squeeze(self.GatherElements(rows, self.Unsqueeze(columns, [1]), axis=1), [1]))
 
 
 class Characters:
@@ -180,7 +192,10 @@ class Characters:
         for term in plain.terms:
             symbols = term.alphabet.tolist()
             used.append(symbols if term.alphabet.dtype != object else [*map(ord, "".join(symbols))])
-        for letters in [word_piece(view.encoder.tokenizer).letters for view in self.views if view.encoder]:
+        for piece in [exported_tokenizer(view.encoder.tokenizer) for view in self.views if view.encoder]:
+            if piece.scores is not None:
+                raise InputError("a Unigram tokenizer cannot be exported to ONNX; take another format")
+            letters = piece.letters
             used += [[*letters.decompositions], [*map(ord, "".join(letters.decompositions.values()))]]
             used += [np.flatnonzero((letters.classes & (SPACE | IGNORED)) | letters.orders)]
         images = {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in sorted(changed)}
@@ -245,7 +260,7 @@ def read(g: Graph, inputs: dict[str | None, str], plain: PlainModel) -> dict[Vie
         for view in views:
             ids, text = cased[view.keep_case]
             if view.encoder is not None:
-                piece = word_piece(view.encoder.tokenizer)
+                piece = exported_tokenizer(view.encoder.tokenizer)
                 symbols[view] = _pieces(g, table, ids, text, n_texts, piece, distinct)
             elif view.tokens == "characters":
                 symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
@@ -432,7 +447,7 @@ def _spans_of(g: Graph, text: str, inside: str, joins: str) -> tuple[str, str]:
 
 
 def _pieces(
-    g: Graph, table: Characters, ids: str, text: str, n_texts: str, piece: WordPiece, distinct: str
+    g: Graph, table: Characters, ids: str, text: str, n_texts: str, piece: ExportedTokenizer, distinct: str
 ) -> Symbols:
     """Tokens of an encoder as symbols; characters outside the table are numbered as in `distinct`."""
     classes = piece.letters.classes
@@ -455,69 +470,39 @@ def _pieces(
     ids, text = g.select(g.Not(of_class(ids, IGNORED)), ids, text)
     inside = g.Not(of_class(ids, SPACE))
     starts, ends = _spans_of(g, text, inside, g.And(inside, g.Not(of_class(ids, PUNCT))))
-    is_start = g.Cast(g.total(starts, g.filled(starts, 1), g.Size(ids)), to=BOOL)
-    word = g.Max(g.Sub(g.CumSum(g.Cast(is_start, to=INT64), 0), 1), 0)
-    limit = g.Where(inside, g.Gather(g.Concat(ends, [0], axis=0), word), 0)
-    prefix = piece.continuation_prefix
-    spelled = [[table.number.get(c, END) for c in token.removeprefix(prefix)] for token in piece.tokens]
-    begins = [not token.startswith(prefix) for token in piece.tokens]
-    sizes, tokens = _longest(g, ids, is_start, limit, spelled, begins)
-    marks = _marks(g, starts, ends, sizes, piece.max_word_characters)
-    place = g.where(g.Cast(marks, to=BOOL))
-    text = g.Gather(text, place)
+    is_start = g.total(starts, g.filled(starts, 1), g.Size(ids))
+    word = g.Max(g.Sub(g.CumSum(is_start, 0), 1), 0)
+    inner = [piece.prefix != "" and token.startswith(piece.prefix) for token in piece.tokens]
+    strings = [
+        (own, *(table.number.get(c, END) for c in token.removeprefix(piece.prefix)))
+        for token, own in zip(piece.tokens, map(int, inner), strict=True)
+    ]
+    limits = g.Gather(g.Concat(ends, [0], axis=0), word)
+    roots = g.Sub(1, is_start) if piece.prefix else g.filled(ids, 0)
+    tokens = g.places(strings, roots, ids, g.Range(0, g.Size(ids), 1), limits)
+    lengths = g.Range(0, g.Squeeze(g.Shape(tokens, start=1), [0]), 1)
+    sizes = g.ReduceMax(g.Where(g.GreaterOrEqual(tokens, 0), lengths, 0), [1], keepdims=0)
+    place = _token_starts(g, starts, ends, sizes, word, piece.max_word_characters)
+    tokens, text = g.entries(g.Gather(tokens, place), g.Gather(sizes, place)), g.Gather(text, place)
     numbers = {token: k for k, token in enumerate(piece.tokens)}
-    return Symbols(g.Gather(tokens, place), text, *_spans(g, text, n_texts), numbers)
+    return Symbols(tokens, text, *_spans(g, text, n_texts), numbers)
 
 
-def _longest(
-    g: Graph, ids: str, is_start: str, limit: str, spelled: Sequence[Sequence[int]], begins: Sequence[bool]
-) -> list[str]:
-    """Length, 0 without any, and number of the longest token from each character on, before its limit."""
-    edges: dict[int, int] = {}
-    tokens = {}
-    for number, (string, first) in enumerate(zip(spelled, begins, strict=True)):
-        node = 0 if first else 1
-        for symbol in string:
-            node = edges.setdefault(node * BASE + symbol, len(edges) + 2)
-        tokens[node] = number
-    padded = g.Concat(ids, [OTHER], axis=0)
-
-    def step(g: Graph, trip: str, node: str, size: str, token: str) -> tuple[str, list[str]]:
-        at = g.Add(g.Range(0, g.Size(node), 1), trip)
-        going = g.And(g.Less(at, limit), g.GreaterOrEqual(node, 0))
-        symbol = g.Gather(padded, g.Where(going, at, 0))
-        following = g.look_up(g.Add(g.Mul(node, BASE), symbol), [*edges], [*edges.values()], -1)
-        node = g.Where(going, following, -1)
-        number = g.look_up(node, [*tokens], [*tokens.values()], -1)
-        is_token = g.GreaterOrEqual(number, 0)
-        after = [node, g.Where(is_token, g.Add(trip, 1), size), g.Where(is_token, number, token)]
-        alive = g.ReduceMax(g.Concat([-1], node, axis=0), keepdims=0)
-        return g.GreaterOrEqual(alive, 0), after
-
-    nodes = g.Where(is_start, g.filled(ids, 0), g.filled(ids, 1))
-    zeros = g.filled(ids, 0)
-    return g.loop(max(map(len, spelled)), [nodes, zeros, zeros], step)[1:]
-
-
-def _marks(g: Graph, starts: str, ends: str, sizes: str, most: int) -> str:
-    """1 at the first character of each token of words that consist of tokens, 0 elsewhere, as int64."""
-    zeros = g.filled(sizes, 0)
+def _token_starts(g: Graph, starts: str, ends: str, sizes: str, word: str, most: int) -> str:
+    """First character of each token of the words of at most so many characters that consist of tokens."""
     padded = g.Concat(sizes, [0], axis=0)
 
     def step(g: Graph, trip: str, at: str, marks: str) -> tuple[str, list[str]]:
-        open_ = g.Less(at, ends)
-        size = g.Where(open_, g.Gather(padded, at), 0)
-        place = g.where(g.Greater(size, 0))
-        place = g.Gather(at, place)
+        size = g.Where(g.Less(at, ends), g.Gather(padded, at), 0)
+        [place] = g.select(g.Greater(size, 0), at)
         going = g.ReduceMax(g.Concat([0], size, axis=0), keepdims=0)
         after = [g.Add(at, size), g.ScatterElements(marks, place, g.filled(place, 1), axis=0)]
         return g.Greater(going, 0), after
 
-    at, marks = g.loop(most + 1, [g.Identity(starts), zeros], step)
+    at, marks = g.loop(most + 1, [g.Identity(starts), g.filled(sizes, 0)], step)
     whole = g.And(g.Equal(at, ends), g.LessOrEqual(g.Sub(ends, starts), most))
-    word = g.Max(g.Sub(g.CumSum(g.total(starts, g.filled(starts, 1), g.Size(sizes)), 0), 1), 0)
-    whole = g.Gather(g.Concat(g.Cast(whole, to=INT64), [0], axis=0), word)
-    return str(g.Mul(marks, whole))
+    whole = g.Gather(g.Concat(whole, np.array([False]), axis=0), word)
+    return str(g.where(g.And(g.Cast(marks, to=BOOL), whole)))
 
 
 def _ranks(g: Graph, ids: str, starts: str, ends: str) -> str:
@@ -583,9 +568,10 @@ def onnx_of(plain: PlainModel) -> bytes:
     for term in plain.terms:
         values = g.Add(values, _term_values(g, term, symbols[term.view], size, zeros))
     outputs = _outputs(g, plain, values)
+    g.nodes += [helper.make_node("Identity", [value], [name]) for name, (value, _) in outputs.items()]
     infos = [
-        helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
-        for name, (value, kind) in outputs.items()
+        helper.make_tensor_value_info(name, kind, ["n"] if name == "label" else ["n", None])
+        for name, (_, kind) in outputs.items()
     ]
     texts = [helper.make_tensor_value_info(name, STRING, ["n"]) for name in inputs.values()]
     graph = helper.make_graph(g.nodes, "textsvm", texts, infos, [*g.constants.values()])

@@ -140,6 +140,22 @@
     if (several) table(decision);
   };
 
+  // The heaviest features of the first classes.
+  const tops = model.about.top_features, labels = [...new Set(tops.map((top) => top.label))];
+  const shown = (text) => [...text].slice(0, 40).join("").replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/\p{C}/gu, "�");
+  for (const label of labels.slice(0, 12)) {
+    const section = element("section", ""), name = model.classes[(model.about.classes ?? []).indexOf(label)] ?? label;
+    section.append(element("h2", name));
+    for (const top of tops.filter((top) => top.label === label && top.features.length)) {
+      const list = element("ul", "", "substrings"), items = top.features.slice(0, 12).map(({ text, weight }) => [element("code", shown(text)), weight.toFixed(2)]);
+      for (const [code, weight] of items) list.appendChild(element("li", "")).append(code, ` ${weight}`);
+      section.append(element("p", top.kind, "kind"), list);
+    }
+    at("grid").append(section);
+  }
+  at("features").hidden = !labels.length;
+  if (labels.length > 12) at("more").textContent = `The first 12 of ${labels.length} classes.`;
+
   if (several) {
     pick.append(new Option("the prediction", ""), ...model.classes.map((name, k) => new Option(name, k)));
     pick.closest("p").hidden = false;

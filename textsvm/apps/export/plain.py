@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from textsvm import InputError, TrainedModel
-from textsvm.apps.export.characters import word_piece
 from textsvm.arrays import Arrays, Floats, Json
 from textsvm.kernels.contract import FeatureTerm
 from textsvm.kernels.inputs import TextForm
@@ -24,6 +23,7 @@ from textsvm.model.top_features import TopFeatures
 from textsvm.model.trained import as_model, is_ours
 from textsvm.runtime import device as devices
 from textsvm.sources.base import KernelSource
+from textsvm.text.characters import exported_tokenizer
 from textsvm.version import __version__
 
 #: Information of a model that exported files repeat: no paths, no ids of training texts.
@@ -119,7 +119,7 @@ def plain_model(model: object) -> PlainModel:
         model = replace(model, predictor=replace(model.predictor, support=support))
     rule, settings, intercept = model.rule, model.record.settings, model.predictor.intercept
     assert isinstance(settings, Settings)
-    task, terms = TASK_OF[rule.estimator], _terms(model)
+    task, terms = TASK_OF[rule.estimator], _terms(model, settings.text_form)
     assert model.kernel is not None
     combine = "identity"
     if task == "classes" and len(rule.classes) == len(intercept) == 2:
@@ -157,7 +157,7 @@ def trained_model(model: object) -> TrainedModel:
     return as_model(model).uncut("exported")
 
 
-def _terms(model: TrainedModel) -> Sequence[FeatureTerm]:
+def _terms(model: TrainedModel, form: TextForm) -> Sequence[FeatureTerm]:
     """The kernel as a sum of kernels with features; InputError if it has another form."""
     if reason := _obstacle(model.kernel):
         raise InputError(
@@ -169,7 +169,9 @@ def _terms(model: TrainedModel) -> Sequence[FeatureTerm]:
         predictor: Any = KernelSource.predictor(reader, model.support, model.predictor.dual_coef, cpu)
         terms: Sequence[FeatureTerm] = predictor.feature_terms(model.support.documents)
     for encoder in dict.fromkeys(term.view.encoder for term in terms if term.view.encoder is not None):
-        word_piece(encoder.tokenizer)
+        if exported_tokenizer(encoder.tokenizer).scores is not None and form.normalise == "none":
+            name = f"the Unigram tokenizer of the encoder {encoder.name}"
+            raise InputError(f"{name} cannot be exported with normalise='none'; take 'unicode', the default")
     return terms
 
 

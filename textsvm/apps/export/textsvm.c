@@ -21,7 +21,7 @@ typedef uint64_t u64;
 
 /* ---- The file ------------------------------------------------------------------------------------- */
 
-#define VERSION 5u  /* also read: 3 and 4, which have fewer abilities */
+#define VERSION 6u  /* also read: 3 to 5, which have fewer abilities */
 #define COLUMNS 38u  /* number of columns; 0 for texts, or a single column */
 #define CHECKSUM 36u /* first of its two words in the header */
 #define NONE 0xFFFFFFFFu
@@ -77,11 +77,13 @@ typedef struct { /* tables of code points */
     u32 n_pairs;
 } characters;
 
-typedef struct { /* a WordPiece tokenizer */
+typedef struct { /* a WordPiece or Unigram tokenizer; of Unigram `states` are those of the unknown token */
     characters letters; /* their decompositions are the images that the tokenizer takes */
     table vocabulary;
     u32 most, longest; /* characters of a word that is split, of a token */
     u32 states[2], prefix; /* hashes of the prefix of the pieces inside of words, and its length */
+    const double *scores; /* of each token, and of a letter that is no token; NULL for WordPiece */
+    u32 strips, splits;   /* no mark ends a text; tokens end before marks */
 } tokenizer;
 
 struct textsvm {
@@ -121,24 +123,23 @@ static u32 mix(u32 x) {
     return x ^ x >> 16;
 }
 
-/* Add n words of the file, from number `first` on, to its checksum. */
-static void add_words(const u32 *restrict w, u32 first, size_t n, u32 *restrict sums) {
-    u32 a = 0, b = 0;
-    for (size_t i = 0; i < n; i++) {
-        u32 x = mix(w[i] ^ (first + (u32)i) * SEED1);
-        a += x, b += x * (x | 1);
-    }
-    sums[0] += a, sums[1] += b;
+/* Extend the two hashes of a string by a symbol. */
+INLINE void add_symbol(u32 *hashes, u32 first, u32 second) {
+    hashes[0] = hashes[0] * STEP1 + first;
+    hashes[1] = hashes[1] * STEP2 + second;
 }
+
+/* Extend the two hashes of a word by a character. */
+INLINE void add_point(u32 *hashes, u32 point) { add_symbol(hashes, mix(point ^ SEED1), mix(point ^ SEED2)); }
 
 /* Whether the n words of the file have the checksum in its header, which counts as 0 in it. */
 static int has_checksum(const u32 *w, size_t n) {
-    static const u32 zeros[2] = {0, 0};
-    u32 sums[2] = {0, 0};
-    add_words(w, 0, CHECKSUM, sums);
-    add_words(zeros, CHECKSUM, 2, sums);
-    add_words(w + CHECKSUM + 2, CHECKSUM + 2, n - CHECKSUM - 2, sums);
-    return sums[0] == w[CHECKSUM] && sums[1] == w[CHECKSUM + 1];
+    u32 a = 0, b = 0;
+    for (size_t i = 0; i < n; i++) {
+        u32 x = mix((i - CHECKSUM < 2 ? 0 : w[i]) ^ (u32)i * SEED1);
+        a += x, b += x * (x | 1);
+    }
+    return a == w[CHECKSUM] && b == w[CHECKSUM + 1];
 }
 
 /* Whether `bytes` bytes at an offset in units of 8 bytes lie within the file. */
@@ -146,12 +147,15 @@ static int inside(const textsvm *m, u32 offset, u64 bytes) {
     return offset >= HEADER_WORDS / 2 && offset <= m->units && bytes <= 8 * (m->units - offset);
 }
 
-/* Whether each of n parts with these starts and the end has at least `least` elements. */
-static int has_parts(const u32 *starts, u64 n, u32 least) {
+/* Starts of n parts of at least `least` elements, and the end; NULL if they are not within the file, or do not ascend. */
+static const u32 *parts_of(const textsvm *m, u32 offset, u64 n, u32 least) {
+    if (!inside(m, offset, 4 * (n + 1)))
+        return NULL;
+    const u32 *starts = at(m, offset);
     for (u64 i = 0; i < n; i++)
         if (starts[i + 1] < starts[i] || starts[i + 1] - starts[i] < least)
-            return 0;
-    return 1;
+            return NULL;
+    return starts;
 }
 
 static u64 type_bytes(u32 type) {
@@ -198,8 +202,8 @@ static int check_table(const textsvm *m, const u32 *w) {
         if (*offset >= w[1] || (i % w[0] && *offset <= offset[-1]))
             return 0;
     }
-    if (!inside(m, w[12], 4 * ((u64)w[5] + 1)) || !inside(m, w[13], 8 * (strings + SCANNED)) ||
-        !has_parts(at(m, w[12]), w[5], 0) || ((const u32 *)at(m, w[12]))[w[5]] > w[6])
+    if (!inside(m, w[13], 8 * (strings + SCANNED)) || !parts_of(m, w[12], w[5], 0) ||
+        ((const u32 *)at(m, w[12]))[w[5]] > w[6])
         return 0;
     if (w[8] > TYPE_F64 ? w[8] != TYPE_IN_ROW : w[8] && !inside(m, w[14], type_bytes(w[8]) * strings))
         return 0;
@@ -212,10 +216,8 @@ static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
     map->n = w[0];
     if (!w[0])
         return 1;
-    if (!inside(m, w[1], 4 * (u64)w[0]) || !inside(m, w[2], 4 * ((u64)w[0] + 1)))
-        return 0;
-    map->keys = at(m, w[1]), map->starts = at(m, w[2]), map->data = at(m, w[3]);
-    return has_parts(map->starts, w[0], 0) && inside(m, w[3], 2 * (u64)map->starts[w[0]]);
+    map->keys = at(m, w[1]), map->starts = parts_of(m, w[2], w[0], 0), map->data = at(m, w[3]);
+    return map->starts && inside(m, w[1], 4 * (u64)w[0]) && inside(m, w[3], 2 * (u64)map->starts[w[0]]);
 }
 
 static int read_characters(const textsvm *m, u32 offset, characters *c) {
@@ -249,10 +251,12 @@ static int read_tokenizer(const textsvm *m, u32 offset, tokenizer *t) {
     t->most = w[1], t->longest = w[2], t->prefix = w[3], t->states[0] = w[4], t->states[1] = w[5];
     b->n_buckets = w[6], b->n_strings = w[7], b->starts = at(m, w[9]), b->tags = at(m, w[10]);
     b->weights = b->tags, b->weight_type = TYPE_F32, b->stride = 1; /* the rows that find_rows fetches */
+    t->scores = w[11] ? at(m, w[11]) : NULL, t->strips = w[12] & 1, t->splits = w[12] & 2;
+    if (t->scores)
+        t->states[0] = mix(t->states[0] ^ t->prefix), t->states[1] = mix(t->states[1] + t->prefix);
     return w[0] && w[1] && w[1] <= MOST_WORD && w[2] && w[6] && w[8] == 64 &&
-           inside(m, w[9], 4 * ((u64)w[6] + 1)) && inside(m, w[10], 8 * ((u64)w[7] + 1 + SCANNED)) &&
-           has_parts(b->starts, w[6], 0) && b->starts[w[6]] <= w[7] &&
-           read_characters(m, w[0], &t->letters);
+           inside(m, w[10], 8 * ((u64)w[7] + 1 + SCANNED)) && parts_of(m, w[9], w[6], 0) && b->starts[w[6]] <= w[7] &&
+           (!w[11] || inside(m, w[11], 8 * ((u64)w[7] + 1))) && read_characters(m, w[0], &t->letters);
 }
 
 static int check_terms(const textsvm *m) {
@@ -292,26 +296,19 @@ static int check_outputs(const textsvm *m) {
     if ((w[15] && !inside(m, w[15], 8 * (u64)m->n_decisions)) || (w[21] && !inside(m, w[22], 16)))
         return 0;
     if (w[16]) {
-        if (w[17] != m->n_decisions || w[4] != TEXTSVM_CLASSES || !inside(m, w[20], 4 * ((u64)w[17] + 1)))
-            return 0;
-        const u32 *starts = at(m, w[20]);
-        if (!has_parts(starts, w[17], 1) || !inside(m, w[18], 8 * (u64)starts[w[17]]) ||
-            !inside(m, w[19], 8 * (u64)starts[w[17]]))
+        const u32 *starts = parts_of(m, w[20], w[17], 1);
+        if (w[17] != m->n_decisions || w[4] != TEXTSVM_CLASSES || !starts ||
+            !inside(m, w[18], 8 * (u64)starts[w[17]]) || !inside(m, w[19], 8 * (u64)starts[w[17]]))
             return 0;
     }
     if (w[23]) {
-        if (!w[16] || !inside(m, w[24], 8 * (u64)w[23]) || !inside(m, w[25], 8 * (u64)w[23]) ||
-            !inside(m, w[26], 4 * (c + 1)))
-            return 0;
-        const u32 *starts = at(m, w[26]);
-        if (!has_parts(starts, c, 0) || starts[c] > w[23])
+        const u32 *starts = parts_of(m, w[26], c, 0);
+        if (!w[16] || !inside(m, w[24], 8 * (u64)w[23]) || !inside(m, w[25], 8 * (u64)w[23]) || !starts || starts[c] > w[23])
             return 0;
     }
     if (m->n_classes) {
-        if (!inside(m, w[29], 4 * (c + 1)))
-            return 0;
-        const u32 *starts = at(m, w[29]);
-        if (!has_parts(starts, c, 1) || !inside(m, w[30], starts[c]))
+        const u32 *starts = parts_of(m, w[29], c, 1);
+        if (!starts || !inside(m, w[30], starts[c]))
             return 0;
         for (u32 i = 0; i < m->n_classes; i++)
             if (((const char *)at(m, w[30]))[starts[i + 1] - 1])
@@ -327,7 +324,7 @@ static int read_model(textsvm *m, const void *data, size_t bytes) {
     if (!data || (uintptr_t)data % 8 || bytes < 4 * HEADER_WORDS || memcmp(data, "TEXTSVM", 8))
         return 0;
     m->w = w, m->units = w[3];
-    if (w[2] > VERSION || w[2] < VERSION - 2 || 8 * m->units > bytes || w[COLUMNS] > w[10])
+    if (w[2] > VERSION || w[2] < VERSION - 3 || 8 * m->units > bytes || w[COLUMNS] > w[10])
         return 0;
     m->n_machines = w[6], m->n_decisions = w[7], m->n_classes = w[8];
     if (!m->n_machines || !m->n_decisions || m->n_machines > 1u << 24 || m->n_classes > 1u << 24)
@@ -380,33 +377,19 @@ static u64 place(textsvm *m, unsigned char *base, size_t max_symbols) {
     return used;
 }
 
-/* Size of the working memory; 0 with a code in `error` if there is none. */
-static size_t memory_of(textsvm *m, const void *data, size_t bytes, size_t max_symbols, int *error) {
-    u64 size = 0;
-    *error = max_symbols > MOST_SYMBOLS        ? TEXTSVM_BAD_ARGUMENT
-             : !read_model(m, data, bytes)     ? TEXTSVM_NO_MODEL
-                                               : TEXTSVM_OK;
-    if (*error)
-        return 0;
-    size = place(m, NULL, max_symbols);
-    if (size && size <= SIZE_MAX / 2)
-        return (size_t)size;
-    *error = TEXTSVM_NO_MEMORY;
-    return 0;
-}
-
 size_t textsvm_memory(const void *data, size_t bytes, size_t max_symbols) {
     textsvm m;
-    int error;
-    return memory_of(&m, data, bytes, max_symbols, &error);
+    u64 size = max_symbols <= MOST_SYMBOLS && read_model(&m, data, bytes) ? place(&m, NULL, max_symbols) : 0;
+    return size <= SIZE_MAX / 2 ? (size_t)size : 0;
 }
 
 textsvm *textsvm_open_in(const void *data, size_t bytes, size_t max_symbols, void *memory, int *error) {
     textsvm m, *placed = memory;
-    int code;
-    memory_of(&m, data, bytes, max_symbols, &code);
-    if (!code)
-        code = !memory ? TEXTSVM_NO_MEMORY : has_checksum(m.w, 2 * (size_t)m.units) ? TEXTSVM_OK : TEXTSVM_NO_MODEL;
+    int code = max_symbols > MOST_SYMBOLS                             ? TEXTSVM_BAD_ARGUMENT
+               : !read_model(&m, data, bytes)                         ? TEXTSVM_NO_MODEL
+               : !memory || !textsvm_memory(data, bytes, max_symbols) ? TEXTSVM_NO_MEMORY
+               : !has_checksum(m.w, 2 * (size_t)m.units)              ? TEXTSVM_NO_MODEL
+                                                                      : TEXTSVM_OK;
     if (error)
         *error = code;
     if (code)
@@ -418,16 +401,9 @@ textsvm *textsvm_open_in(const void *data, size_t bytes, size_t max_symbols, voi
 
 #ifndef TEXTSVM_FREESTANDING
 textsvm *textsvm_open(const void *data, size_t bytes, size_t max_symbols, int *error) {
-    textsvm *m, checked;
-    int code;
-    size_t size = memory_of(&checked, data, bytes, max_symbols, &code);
+    size_t size = textsvm_memory(data, bytes, max_symbols);
     void *memory = size ? calloc(1, size) : NULL;
-    if (!size) {
-        if (error)
-            *error = code;
-        return NULL;
-    }
-    m = textsvm_open_in(data, bytes, max_symbols, memory, error);
+    textsvm *m = textsvm_open_in(data, bytes, max_symbols, memory, error);
     if (m)
         m->allocated = 1;
     else
@@ -487,25 +463,32 @@ static u32 order_of(const textsvm *m, u32 point) { return entry_of(&m->unicode, 
 #define HANGUL 0xAC00u
 #define HANGULS 11172u
 
-/* Append the image of a code point, itself if it has none; 0 if there is no room. */
-static int map_point(const mapping *map, u32 point, u32 *out, size_t *n, size_t room) {
-    u32 low = 0, high = map->n;
+/* First of n ascending rows of `width` words that is not before the row that begins with a, b. */
+static u32 lower_row(const u32 *rows, u32 n, u32 width, u32 a, u32 b) {
+    u32 low = 0, high = n;
     while (low < high) {
         u32 middle = low + (high - low) / 2;
-        if (map->keys[middle] < point)
+        const u32 *row = rows + (size_t)width * middle;
+        if (row[0] < a || (row[0] == a && width > 1 && row[1] < b))
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == map->n || map->keys[low] != point) {
+    return low;
+}
+
+/* Append the image of a code point, itself if it has none; 0 if there is no room. */
+static int map_point(const mapping *map, u32 point, u32 *out, size_t *n, size_t room) {
+    u32 place = lower_row(map->keys, map->n, 1, point, 0);
+    if (place == map->n || map->keys[place] != point) {
         if (*n >= room)
             return 0;
         out[(*n)++] = point;
         return 1;
     }
-    for (u32 i = map->starts[low]; i < map->starts[low + 1]; i++) {
+    for (u32 i = map->starts[place]; i < map->starts[place + 1]; i++) {
         u32 unit = map->data[i];
-        if ((unit & 0xFC00) == 0xD800 && i + 1 < map->starts[low + 1])
+        if ((unit & 0xFC00) == 0xD800 && i + 1 < map->starts[place + 1])
             unit = 0x10000 + ((unit & 0x3FF) << 10) + (map->data[++i] & 0x3FFu);
         if (*n >= room)
             return 0;
@@ -515,57 +498,35 @@ static int map_point(const mapping *map, u32 point, u32 *out, size_t *n, size_t 
 }
 
 /* Canonical order: sort runs of non-starters by combining class, stably. */
-static void reorder(const textsvm *m, u32 *points, size_t n, u32 *spare) {
-    size_t i = 0;
-    while (i < n) {
-        size_t first = i, end;
+static void reorder(const characters *c, u32 *points, size_t n, u32 *spare) {
+    for (size_t first = 0, end; first < n; first = end + 1) {
         u32 starts[257], total = 0;
-        while (i < n && order_of(m, points[i]))
-            i++;
-        end = i++;
-        if (end - first < 2)
+        int ordered = 1;
+        for (end = first; end < n && entry_of(c, c->orders, points[end]); end++)
+            ordered &= end == first || entry_of(c, c->orders, points[end - 1]) <= entry_of(c, c->orders, points[end]);
+        if (ordered)
             continue;
-        if (end - first <= 16) {
-            for (size_t a = first + 1; a < end; a++) {
-                u32 point = points[a], order = order_of(m, point);
-                size_t b = a;
-                for (; b > first && order_of(m, points[b - 1]) > order; b--)
-                    points[b] = points[b - 1];
-                points[b] = point;
-            }
-            continue;
-        }
         memset(starts, 0, sizeof starts);
         for (size_t a = first; a < end; a++)
-            starts[order_of(m, points[a])]++;
+            starts[entry_of(c, c->orders, points[a])]++;
         for (u32 a = 0; a < 257; a++) {
             u32 number = starts[a];
             starts[a] = total;
             total += number;
         }
         for (size_t a = first; a < end; a++)
-            spare[starts[order_of(m, points[a])]++] = points[a];
+            spare[starts[entry_of(c, c->orders, points[a])]++] = points[a];
         memcpy(points + first, spare, (end - first) * sizeof *points);
     }
 }
 
 static u32 composed(const textsvm *m, u32 a, u32 b) {
-    u32 low = 0, high = m->unicode.n_pairs;
+    const u32 n = m->unicode.n_pairs, place = lower_row(m->unicode.pairs, n, 3, a, b), *pair = m->unicode.pairs + 3 * (size_t)place;
     if (a - 0x1100u < 19 && b - 0x1161u < 21)
         return HANGUL + ((a - 0x1100u) * 21 + (b - 0x1161u)) * 28;
     if (a - HANGUL < HANGULS && (a - HANGUL) % 28 == 0 && b - 0x11A8u < 27)
         return a + (b - 0x11A7u);
-    while (low < high) {
-        u32 middle = low + (high - low) / 2;
-        const u32 *pair = m->unicode.pairs + 3 * (size_t)middle;
-        if (pair[0] < a || (pair[0] == a && pair[1] < b))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < m->unicode.n_pairs && m->unicode.pairs[3 * (size_t)low] == a && m->unicode.pairs[3 * (size_t)low + 1] == b)
-        return m->unicode.pairs[3 * (size_t)low + 2];
-    return 0;
+    return place < n && pair[0] == a && pair[1] == b ? pair[2] : 0;
 }
 
 static size_t compose(const textsvm *m, u32 *points, size_t n) {
@@ -631,7 +592,7 @@ static size_t normalise_piece(textsvm *m, const u32 *in, size_t n, int keep_case
     k = decompose(&m->unicode.decompositions, m->piece2, n, m->piece, room);
     if (k == NONE)
         return NONE;
-    reorder(m, points, k, m->piece2);
+    reorder(&m->unicode, points, k, m->piece2);
     if (!keep_case) {
         if (n > 1) { /* U+0345 folds to a letter: where it composes matters */
             size_t composed_size = compose(m, m->piece, k);
@@ -645,7 +606,7 @@ static size_t normalise_piece(textsvm *m, const u32 *in, size_t n, int keep_case
             if (!map_point(&m->unicode.folds, m->piece[i], points, &folded, room))
                 return NONE;
         k = folded;
-        reorder(m, points, k, m->piece);
+        reorder(&m->unicode, points, k, m->piece);
     }
     *out = points;
     return compose(m, points, k);
@@ -720,9 +681,6 @@ static int put_unicode(textsvm *m, writer *to, const u32 *in, size_t n, int keep
         if (!(end < n && in[end] >= 0xAD && (flags_of(m, in[end]) & JOINS)) && !(flags & (JOINS | changes))) {
             if (!put(to, point, flags))
                 return 0;
-        } else if (point - 'A' < 26u && !(end < n && in[end] >= 0xAD)) {
-            if (!put(to, point + 32, WORD))
-                return 0;
         } else {
             u32 *piece;
             size_t k;
@@ -780,26 +738,25 @@ static size_t token_end(const textsvm *m, size_t i, size_t n, int single_chars) 
 static size_t hash_tokens(textsvm *m, size_t n, int single_chars) {
     size_t k = 0, i = 0;
     while (i < n) {
-        u32 a = SEED1, b = SEED2;
+        u32 h[2] = {SEED1, SEED2};
         size_t first = i;
         if (flags_of(m, m->symbols[i]) & SPACE) {
             i++;
             continue;
         }
-        for (size_t end = token_end(m, i, n, single_chars); i < end; i++) {
-            a = a * STEP1 + mix(m->symbols[i] ^ SEED1);
-            b = b * STEP2 + mix(m->symbols[i] ^ SEED2);
-        }
-        m->s1[k] = mix(a ^ (u32)(i - first)), m->s2[k++] = mix(b + (u32)(i - first));
+        for (size_t end = token_end(m, i, n, single_chars); i < end; i++)
+            add_point(h, m->symbols[i]);
+        m->s1[k] = mix(h[0] ^ (u32)(i - first)), m->s2[k++] = mix(h[1] + (u32)(i - first));
     }
     return k;
 }
 
-static void hash_points(const u32 *restrict symbols, size_t n, u32 *restrict s1, u32 *restrict s2) {
+static size_t hash_points(const u32 *restrict symbols, size_t n, u32 *restrict s1, u32 *restrict s2) {
     for (size_t i = 0; i < n; i++)
         s1[i] = mix(symbols[i] ^ SEED1);
     for (size_t i = 0; i < n; i++)
         s2[i] = mix(symbols[i] ^ SEED2);
+    return n;
 }
 
 /* Extend strings with hashes h, the first one in the high bits, by a symbol each. */
@@ -815,7 +772,6 @@ static void extend(u64 *restrict h, const u32 *restrict s1, const u32 *restrict 
 #define WIDE NONE /* machines from which on rows are added one after the other */
 #endif
 
-/* Whether tag i is that of a key. */
 /* Replace the first row of the bucket of each key by that of the key, the spare row behind the strings for unknown
  * keys. The first rows of a bucket are compared without branches, which would be unpredictable. */
 static void match_tags(const table *b, const u64 *restrict keys, const u32 *restrict ends, size_t n,
@@ -986,12 +942,10 @@ static u32 slot_of(const textsvm *m, u64 key) {
 
 /* Hashes of the string of the symbols at p offsets from symbol i on. */
 static u64 key_at(const textsvm *m, const u32 *offsets, u32 p, size_t i) {
-    u32 h1 = SEED1, h2 = SEED2;
-    for (u32 k = 0; k < p; k++) {
-        h1 = h1 * STEP1 + m->s1[i + offsets[k]];
-        h2 = h2 * STEP2 + m->s2[i + offsets[k]];
-    }
-    return (u64)h1 << 32 | h2;
+    u32 h[2] = {SEED1, SEED2};
+    for (u32 k = 0; k < p; k++)
+        add_symbol(h, m->s1[i + offsets[k]], m->s2[i + offsets[k]]);
+    return (u64)h[0] << 32 | h[1];
 }
 
 /* Number of symbols that an occurrence of a pattern takes: the whole window if the table has a single pattern. */
@@ -1078,14 +1032,12 @@ static double add_windows(textsvm *m, const term *t, const table *b, size_t n, w
 
 /* Values of a text equal to a training text, if neither has any feature. */
 static void add_featureless(const textsvm *m, const term *t, size_t n, double *sums) {
-    u32 h1 = SEED1, h2 = SEED2;
-    for (size_t i = 0; i < n; i++) {
-        h1 = h1 * STEP1 + m->s1[i];
-        h2 = h2 * STEP2 + m->s2[i];
-    }
-    h1 = mix(h1 ^ (u32)n);
+    u32 h[2] = {SEED1, SEED2};
+    for (size_t i = 0; i < n; i++)
+        add_symbol(h, m->s1[i], m->s2[i]);
+    h[0] = mix(h[0] ^ (u32)n);
     for (u32 i = 0; i < t->n_featureless; i++)
-        if (t->featureless[2 * (size_t)i] == h1 && t->featureless[2 * (size_t)i + 1] == h2)
+        if (t->featureless[2 * (size_t)i] == h[0] && t->featureless[2 * (size_t)i + 1] == h[1])
             for (u32 k = 0; k < m->n_machines; k++)
                 sums[k] += t->featureless_values[(size_t)i * m->n_machines + k];
 }
@@ -1117,92 +1069,135 @@ static void add_term(textsvm *m, const term *t, size_t n) {
         m->sums[k] += scale * m->term_sums[k];
 }
 
-/* ---- Pieces of words ------------------------------------------------------------------------------ */
+/* ---- Tokens of encoders --------------------------------------------------------------------------- */
 
-typedef struct { /* a word that is read */
-    u32 points[MOST_WORD], sources[MOST_WORD]; /* the code points, and the symbols that they come from */
-    u32 n;                                     /* all of its characters; those above `most` are not stored */
-    u32 first;                                 /* after the last character that stops the canonical order */
-} word;
+#define MARK 0x2581u /* of Unigram, in place of spaces */
 
-/* Add a character in canonical order; characters that follow another one stay behind it. */
-static void add_character(const tokenizer *t, word *w, u32 point, u32 source) {
-    u32 order = entry_of(&t->letters, t->letters.orders, point), at = w->n;
-    if (w->n++ >= t->most)
-        return;
-    w->sources[at] = source;
-    for (; order && at > w->first && entry_of(&t->letters, t->letters.orders, w->points[at - 1]) > order; at--)
-        w->points[at] = w->points[at - 1];
-    w->points[at] = point;
-}
+static u32 letter_flags(const tokenizer *t, u32 point) { return entry_of(&t->letters, t->letters.stage2, point); }
 
-/* End of the longest token of the word from `start` on, with its hashes; `start` if there is none. */
-static u32 longest_token(const tokenizer *t, const word *w, u32 start, u32 *hashes) {
-    u32 a[MOST_WORD + 1], b[MOST_WORD + 1], end = start, row;
-    u32 before = start ? t->prefix : 0, most = w->n - start < t->longest ? w->n - start : t->longest;
-    a[0] = start ? t->states[0] : SEED1, b[0] = start ? t->states[1] : SEED2;
-    for (u32 k = 0; k < most; k++) {
-        a[k + 1] = a[k] * STEP1 + mix(w->points[start + k] ^ SEED1);
-        b[k + 1] = b[k] * STEP2 + mix(w->points[start + k] ^ SEED2);
-    }
-    for (u32 k = most; k > 0 && end == start; k--) {
-        u64 key;
-        hashes[0] = mix(a[k] ^ (before + k)), hashes[1] = mix(b[k] + (before + k));
-        key = (u64)(SEED1 * STEP1 + hashes[0]) << 32 | (SEED2 * STEP2 + hashes[1]);
-        find_rows(&t->vocabulary, &key, 1, &row);
-        end = row < t->vocabulary.n_strings ? start + k : start;
-    }
-    return end;
-}
-
-/* Append the tokens of a word, none of an unknown word, and empty the word; returns the number of all tokens, NONE for
- * no room. */
-static size_t split_word(textsvm *m, const tokenizer *t, word *w, size_t n) {
-    u32 start = 0, length = w->n > t->most ? 0 : w->n;
-    size_t k = n;
-    while (start < length) {
-        u32 hashes[2], end = longest_token(t, w, start, hashes);
-        if (end == start)
-            break;
-        if (k >= m->max_symbols)
+/* Images of the n symbols into `piece`, from its second element on, and the symbols that they come from into `piece2`;
+ * returns the number of both with the first element, NONE for no room. */
+static size_t read_letters(textsvm *m, const tokenizer *t, size_t n) {
+    size_t k = 1, first = 1;
+    for (size_t i = 0; i < n; i++) {
+        u32 point = m->symbols[i] >> 11 == 27 ? 0xFFFD : m->symbols[i], flags = letter_flags(t, point);
+        size_t size = !(flags & (IGNORED | KEEPS)), room = m->max_symbols + 1 - k;
+        if (flags & IGNORED) /* removed after it has stopped the canonical order */
+            reorder(&t->letters, m->piece + first, k - first, m->list), first = k;
+        else if (flags & CHANGES)
+            size = decompose(&t->letters.decompositions, &point, 1, m->piece + k, room);
+        else
+            m->piece[k] = point;
+        if (size > room)
             return NONE;
-        m->piece[k] = w->sources[start], m->piece2[k] = w->sources[end - 1] + 1;
-        m->s1[k] = hashes[0], m->s2[k++] = hashes[1];
-        start = end;
+        for (; size; size--)
+            m->piece2[k++] = (u32)i;
     }
-    w->n = w->first = 0;
-    return start < length ? n : k;
+    reorder(&t->letters, m->piece + first, k - first, m->list);
+    return k;
+}
+
+/* Row of the token of `length` characters with the hashes h of their string, and its own hashes. */
+static u32 token_row(const tokenizer *t, const u32 *h, u32 length, u32 *hashes) {
+    u32 row;
+    hashes[0] = mix(h[0] ^ length), hashes[1] = mix(h[1] + length);
+    u64 key = (u64)(SEED1 * STEP1 + hashes[0]) << 32 | (SEED2 * STEP2 + hashes[1]);
+    find_rows(&t->vocabulary, &key, 1, &row);
+    return row;
+}
+
+/* Token k of a text, of the letters from `start` on. */
+static void put_token(textsvm *m, size_t k, size_t start, size_t end, const u32 *hashes) {
+    m->piece[k] = m->piece2[start], m->piece2[k] = m->piece2[end - 1] + 1;
+    m->s1[k] = hashes[0], m->s2[k] = hashes[1];
+}
+
+/* Length of the longest token of the n letters at `letters`, with its hashes; 0 if there is none. */
+static u32 longest_token(const tokenizer *t, const u32 *letters, size_t n, int inside, u32 *hashes) {
+    u32 h[MOST_WORD + 1][2] = {{inside ? t->states[0] : SEED1, inside ? t->states[1] : SEED2}}, k;
+    for (k = 0; k < n && k < t->longest; k++)
+        memcpy(h[k + 1], h[k], sizeof h[k]), add_point(h[k + 1], letters[k]);
+    while (k && token_row(t, h[k], k + (inside ? t->prefix : 0), hashes) == t->vocabulary.n_strings)
+        k--;
+    return k;
+}
+
+/* The longest tokens of each word from left to right; a word with an unknown part, or a long word, has none. */
+static size_t hash_words(textsvm *m, const tokenizer *t, size_t n) {
+    size_t k = 0;
+    for (size_t i = 1, end; i < n; i = end) {
+        u32 flags = letter_flags(t, m->piece[i]), hashes[2];
+        size_t first = k, start = i, length = 1;
+        for (end = i + 1; end < n && !((flags | letter_flags(t, m->piece[end])) & (SPACE | PUNCT)); end++)
+            ;
+        for (; !(flags & SPACE) && start < end && end - i <= t->most && length; start += length)
+            if ((length = longest_token(t, m->piece + start, end - start, start > i, hashes)))
+                put_token(m, k++, start, start + length, hashes);
+        k = start < end ? first : k;
+    }
+    return k;
+}
+
+/* Put a mark before the letters and in place of spaces; returns the number of letters. */
+static size_t mark_spaces(textsvm *m, const tokenizer *t, size_t n) {
+    size_t k = 0;
+    u32 missing = 1, spaced = 0; /* whether a mark has to precede the next letter, for a space */
+    for (size_t i = 1; i < n; i++)
+        if (m->piece[i] == ' ')
+            missing = spaced = 1;
+        else {
+            if (missing)
+                m->piece[k] = MARK, m->piece2[k++] = m->piece2[i];
+            m->piece[k] = m->piece[i], m->piece2[k++] = m->piece2[i];
+            missing = spaced = 0;
+        }
+    if (spaced && !t->strips)
+        m->piece[k] = MARK, m->piece2[k++] = m->piece2[n - 1];
+    return k;
+}
+
+/* The tokens of n letters with the largest sum of scores (Viterbi, from the end on: m->list has the end of the first token
+ * of the letters from i on); the unknown token stands for neighbouring letters that are no tokens. */
+static size_t hash_path(textsvm *m, const tokenizer *t, size_t n) {
+    double *best = (double *)m->h;
+    size_t k = 0;
+    for (size_t i = n; i-- > 0;) {
+        u32 h[2] = {SEED1, SEED2}, hashes[2];
+        int goes_on = 1;
+        for (size_t end = i + 1; goes_on && end - i <= t->longest; end++) {
+            add_point(h, m->piece[end - 1]);
+            u32 row = token_row(t, h, (u32)(end - i), hashes);
+            int known = row < t->vocabulary.n_strings;
+            goes_on = end < n && !(t->splits && m->piece[end] == MARK);
+            double sum = t->scores[row] + (goes_on ? best[end] : 0);
+            if (end == i + 1 || (known && sum > best[i])) {
+                best[i] = sum, m->list[i] = (u32)end;
+                m->s1[i] = known ? hashes[0] : t->states[0], m->s2[i] = known ? hashes[1] : t->states[1];
+            }
+        }
+    }
+    for (size_t i = 0, end; i < n; i = end) {
+        u32 hashes[2] = {m->s1[i], m->s2[i]};
+        int inside = k && !(t->splits && m->piece[i] == MARK), unknown = !memcmp(hashes, t->states, sizeof hashes);
+        end = m->list[i];
+        if (inside && unknown && m->s1[k - 1] == hashes[0] && m->s2[k - 1] == hashes[1])
+            m->piece2[k - 1] = m->piece2[end - 1] + 1;
+        else
+            put_token(m, k++, i, end, hashes);
+    }
+    return k > m->max_symbols ? NONE : k;
 }
 
 /* Hashes of the tokens of m->symbols, into s1 and s2; their first symbol and the end into `piece` and `piece2`. Returns
  * the number of tokens, NONE for no room. */
 static size_t hash_pieces(textsvm *m, u32 offset, size_t n) {
-    const u32 *points = m->symbols;
     const tokenizer *t = &m->pieces;
-    word w;
-    size_t k = 0;
     if (m->pieces_at != offset)
         read_tokenizer(m, m->pieces_at = offset, &m->pieces);
-    w.n = w.first = 0;
-    for (size_t i = 0; i < n; i++) {
-        u32 image[8] = {points[i]}, flags = entry_of(&t->letters, t->letters.stage2, points[i]);
-        size_t size = flags & CHANGES ? decompose(&t->letters.decompositions, points + i, 1, image, 8) : 1;
-        size = flags & (IGNORED | KEEPS) ? 0 : size;
-        if (flags & IGNORED) /* removed after it has stopped the canonical order */
-            w.first = w.n;
-        for (size_t c = 0; c < size && size != NONE && k != NONE; c++) {
-            flags = entry_of(&t->letters, t->letters.stage2, image[c]);
-            if (flags & (SPACE | PUNCT))
-                k = split_word(m, t, &w, k);
-            if (!(flags & SPACE))
-                add_character(t, &w, image[c], (u32)i);
-            if (flags & PUNCT && k != NONE)
-                k = split_word(m, t, &w, k);
-        }
-        if (k == NONE)
-            return NONE;
-    }
-    return split_word(m, t, &w, k);
+    n = read_letters(m, t, n);
+    if (n != NONE)
+        n = t->scores ? hash_path(m, t, mark_spaces(m, t, n)) : hash_words(m, t, n);
+    return n;
 }
 
 /* ---- Decisions ------------------------------------------------------------------------------------ */
@@ -1214,14 +1209,10 @@ int textsvm_task(const textsvm *m) { return (int)m->w[4]; }
 
 const char *textsvm_class(const textsvm *m, int number, size_t *bytes) {
     const u32 *starts = at(m, m->w[29]);
-    if (number < 0 || (u32)number >= m->n_classes) {
-        if (bytes)
-            *bytes = 0;
-        return "";
-    }
+    int known = number >= 0 && (u32)number < m->n_classes;
     if (bytes)
-        *bytes = starts[number + 1] - starts[number] - 1;
-    return (const char *)at(m, m->w[30]) + starts[number];
+        *bytes = known ? starts[number + 1] - starts[number] - 1 : 0;
+    return known ? (const char *)at(m, m->w[30]) + starts[number] : "";
 }
 
 static void votes(const textsvm *m, const double *values, double *decision) {
@@ -1268,17 +1259,11 @@ static int read_symbols(textsvm *m, const term *t, reading *r) {
             r->symbols = normalise(m, v, r->points), r->normalised = 1;
         if (r->symbols == NONE)
             return TEXTSVM_TOO_LONG;
-        if (v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE)
-            r->tokens = hash_tokens(m, r->symbols, v.tokens == TOKENS_WORDS);
-        else if (v.tokens == TOKENS_PIECES) {
-            r->tokens = hash_pieces(m, v.tokenizer, r->symbols);
-            if (r->tokens == NONE)
-                return TEXTSVM_TOO_LONG;
-        }
-        else {
-            hash_points(m->symbols, r->symbols, m->s1, m->s2);
-            r->tokens = r->symbols;
-        }
+        r->tokens = v.tokens == TOKENS_PIECES       ? hash_pieces(m, v.tokenizer, r->symbols)
+                    : v.tokens == TOKENS_CHARACTERS ? hash_points(m->symbols, r->symbols, m->s1, m->s2)
+                                                    : hash_tokens(m, r->symbols, v.tokens == TOKENS_WORDS);
+        if (r->tokens == NONE)
+            return TEXTSVM_TOO_LONG;
         r->hashed = t->view, r->of = v;
     }
     return TEXTSVM_OK;
@@ -1369,23 +1354,20 @@ static int largest(const double *values, u32 n) {
 
 int textsvm_predict(textsvm *m, const double *decision) {
     const u32 *w = m->w;
+    const double *bounds = w[21] ? at(m, w[22]) : NULL;
+    double *p = m->scores;
     if (w[4] == TEXTSVM_LABELS || w[4] == TEXTSVM_NUMBER)
         return TEXTSVM_NO_CLASS;
     if (w[4] == TEXTSVM_NOVELTY)
         return decision[0] >= 0;
-    if (w[16]) {
-        double *p = m->scores;
-        const double *bounds = w[21] ? at(m, w[22]) : NULL;
-        int best;
-        textsvm_probabilities(m, decision, p);
-        best = largest(p, m->n_classes);
-        if (w[21] == 1 && p[best] < bounds[0])
-            return TEXTSVM_UNSURE;
-        if (w[21] == 2)
-            return p[1] >= bounds[1] ? 1 : p[1] > bounds[0] ? TEXTSVM_UNSURE : 0;
-        return best;
-    }
-    return m->n_decisions == 1 ? decision[0] > 0 : largest(decision, m->n_decisions);
+    if (textsvm_probabilities(m, decision, p))
+        return m->n_decisions == 1 ? decision[0] > 0 : largest(decision, m->n_decisions);
+    int best = largest(p, m->n_classes);
+    if (w[21] == 1 && p[best] < bounds[0])
+        return TEXTSVM_UNSURE;
+    if (w[21] == 2)
+        return p[1] >= bounds[1] ? 1 : p[1] > bounds[0] ? TEXTSVM_UNSURE : 0;
+    return best;
 }
 
 int textsvm_labels(const textsvm *m, const double *decision, unsigned char *has) {

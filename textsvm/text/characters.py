@@ -1,4 +1,4 @@
-"""Unicode tables of exported models, and tables of WordPiece tokenizers.
+"""Unicode tables of exported models, and tables of WordPiece and Unigram tokenizers.
 
 The binary file (for C and JavaScript) and ONNX graphs contain them. Those of texts come from the database of
 Python and `textsvm.text.normal_form`: a reader decomposes a text (NFKD), puts combining characters into
@@ -6,7 +6,8 @@ canonical order and composes (NFC), then does the same with the folded case.
 
 The library `tokenizers` has its own version of Unicode, so its normaliser is asked about every code point. A
 reader replaces each code point by its image, puts combining characters into canonical order, splits at white
-space and at punctuation, and takes the longest tokens of each word from left to right.
+space and at punctuation, and takes the longest tokens of each word from left to right (WordPiece), or puts
+marks in place of spaces, and takes the tokens with the largest sum of scores (Unigram).
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from string import punctuation
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Json
 from textsvm.errors import InputError
-from textsvm.text.encoders import library_of, tokenizer_state
+from textsvm.text.encoders import components, library_of, tokenizer_state
 from textsvm.text.normal_form import IGNORABLE, JOINING, SPACED, begins, normalise
 from textsvm.text.tokens import BETWEEN, WITHIN, kinds
 
@@ -94,36 +99,45 @@ def image(char: str, form: str, keep_case: bool) -> str:
     return normalise(char, form, keep_case=keep_case)
 
 
-# WordPiece tokenizers
+# Tokenizers
 
 #: Code points of which the tokenizer is asked; the last stands for all others of private use.
 _ASKED = [*range(0xD800), *range(0xE000, 0x33000), *range(0xE0000, 0xE1000), 0xF0000]
 #: Combining characters of classes 224 and 9 that BERT's normaliser keeps.
 _MARK_224, _MARK_9 = "\u302e", "\u1b44"
-_BETWEEN = "|0|"  #: Characters around an asked one
+_BETWEEN = "0zz0"  #: Characters around an asked one
 MAX_WORD_CHARACTERS = 256  #: Largest `max_input_chars_per_word` that textsvm.c supports
+MARK = "\u2581"  #: In place of a space
+_PENALTY = 10.0  #: How much worse than the worst token the score of an unknown character is
+#: Components of Unigram that read characters one by one, runs of spaces, or the ends of texts.
+_SINGLE = {"Lowercase", "Metaspace", "Nmt", "Replace", "Strip", "WhitespaceSplit"}
 
 
 @dataclass(frozen=True)
-class WordPiece:
-    """A WordPiece tokenizer."""
+class ExportedTokenizer:
+    """A WordPiece tokenizer, or Unigram (SentencePiece): then `MARK` precedes a text and replaces spaces."""
 
     #: Images are in `decompositions`. Bits of a class: SPACE, PUNCT, CHANGES (has an image), KEEPS (removed),
-    #: IGNORED (removed after canonical reordering, so it still blocks reordering).
+    #: IGNORED (removed after canonical reordering, so it still blocks reordering); of Unigram the last three.
     letters: CharacterTables
     tokens: tuple[str, ...]  #: By id
-    max_word_characters: int  #: Longer words are the unknown token
-    continuation_prefix: str  #: Of the tokens inside of words
+    #: Of tokens inside of words; of Unigram, the token for neighbouring characters that are no tokens
+    prefix: str
+    max_word_characters: int = 1  #: Longer words are the unknown token
+    scores: Floats | None = None  #: Of Unigram, of the tokens, and of a character that is no token
+    strips: bool = False  #: Whether spaces at the end are removed
+    splits: bool = False  #: Whether tokens end before marks
 
 
 @lru_cache(maxsize=3)
-def word_piece(tokenizer: bytes) -> WordPiece:
-    """The tables of a tokenizer, given as JSON; InputError if it is not BERT's."""
+def exported_tokenizer(tokenizer: bytes) -> ExportedTokenizer:
+    """The tables of a tokenizer, as JSON; InputError if it has other components."""
     state = tokenizer_state(tokenizer)
-    model = state["model"]
-    names = ("model", "normalizer", "pre_tokenizer")
+    model, names = state["model"], ("model", "normalizer", "pre_tokenizer")
     types = [(state[name] or {"type": f"no {name}"}).get("type") for name in names]
     added = [token["content"] for token in state["added_tokens"] if not token["special"]]
+    if types[0] == "Unigram" and not added and (unigram := _unigram(state)):
+        return unigram
     problem = f"the added token {added[0]!r}" if added else ""
     if types != ["WordPiece", "BertNormalizer", "BertPreTokenizer"]:
         problem = f"the tokenizer {types[0]} ({types[1]}, {types[2]})"
@@ -134,13 +148,47 @@ def word_piece(tokenizer: bytes) -> WordPiece:
     if problem:
         raise InputError(
             f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at "
-            f"most {MAX_WORD_CHARACTERS} characters and no added tokens can"
+            f"most {MAX_WORD_CHARACTERS} characters and no added tokens can, and Unigram if tokenizer.json "
+            'has {"type": "Nmt"} in place of the component Precompiled or NFKC, as texts are in NFKC'
         )
-    parts = library_of("tokenizers").Tokenizer.from_str(json.dumps(state))
     tokens = sorted(model["vocab"], key=model["vocab"].get)
-    letters = _letters(parts.normalizer.normalize_str, parts.pre_tokenizer.pre_tokenize_str)
-    limits = model["max_input_chars_per_word"], model["continuing_subword_prefix"]
-    return WordPiece(letters, tuple(tokens), *limits)
+    limits = model["continuing_subword_prefix"], model["max_input_chars_per_word"]
+    return ExportedTokenizer(_letters(*_functions(state)), tuple(tokens), *limits)
+
+
+def _functions(state: Json) -> tuple[Callable[[str], str], Callable[[str], Any]]:
+    """The normalizer and the pre-tokenizer of the library."""
+    parts = library_of("tokenizers").Tokenizer.from_str(json.dumps(state))
+    return parts.normalizer.normalize_str, parts.pre_tokenizer.pre_tokenize_str
+
+
+def _unigram(state: Json) -> ExportedTokenizer | None:
+    """The tables of a Unigram tokenizer; None unless it reads texts as `ExportedTokenizer` says."""
+    model, parts = state["model"], components(state["normalizer"], "normalizers")
+    splitters = components(state["pre_tokenizer"], "pretokenizers")
+    patterns = [part["pattern"] for part in parts if part["type"] == "Replace"]
+    single = all(len(p.get("String", "")) == 1 or p.get("Regex") in (r"\s+", " {2,}") for p in patterns)
+    if not (single and parts and splitters) or {part["type"] for part in [*parts, *splitters]} - _SINGLE:
+        return None
+    (normalise, split), unknown = _functions(state), model["unk_id"]
+    if model.get("byte_fallback") or normalise(_BETWEEN) != _BETWEEN:
+        return None
+    (tokens, scores), letters = zip(*model["vocab"], strict=True), _letters(normalise, split)
+    odd = [char for char in punctuation if letters.classes[ord(char)] & PUNCT]
+    spaced = dict.fromkeys(np.flatnonzero(letters.classes & SPACE).tolist(), " ")
+    spaced |= {ord(char): f" {char} " for char in odd}
+    letters.decompositions.update(spaced)
+    letters.classes[[*spaced]] = CHANGES
+    probes = ["".join(chars) for char in [MARK, *odd] for chars in product(" a" + char, repeat=4)]
+    texts = [probe.translate(letters.decompositions) for probe in probes]
+    words = [[word for word, _ in split(normalise(probe))] for probe in probes]
+    for strips, splits in product((False, True), repeat=2):
+        ends = [[MARK] * (text[-1] == " " and not strips) for text in texts]
+        marked = [[MARK + word for word in text.split()] + end for text, end in zip(texts, ends, strict=True)]
+        if words == [own if splits or not own else ["".join(own)] for own in marked]:
+            of_all = np.append(scores, min(scores) - _PENALTY)
+            return ExportedTokenizer(letters, tokens, tokens[unknown], 1, of_all, strips, splits)
+    return None
 
 
 def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> CharacterTables:
