@@ -130,7 +130,6 @@ def test_a_model_of_views_is_saved_and_explained(kernel, tmp_path):
     again = load(tmp_path / "m.textsvm")
     assert again.kernel_.structure.key == model.kernel_.structure.key
     assert tuple(again.support_documents_.documents) == kernel.structure.views
-    np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
     text = "Click NOW, straße"
     [found] = explain(again, [text])
     assert found.text == text

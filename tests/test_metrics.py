@@ -1,6 +1,5 @@
 """Metrics against their definitions, and bootstrap intervals against drawing documents one by one."""
 
-import json
 import math
 import tracemalloc
 
@@ -223,16 +222,6 @@ def test_labels_that_do_not_fit():
     assert digits.accuracy == 0.5
     with pytest.raises(InputError, match="grades"):
         evaluate([1.0], np.ones(1), np.ones(1), None, grades=(3, 3))
-
-
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
-def test_results_are_json(task):
-    results = some_results(task, 30, 1).with_intervals(50)
-    again = json.loads(json.dumps(results.as_dict(), allow_nan=False))
-    assert again["n"] == 30
-    assert again["intervals"].keys() == results.metrics.keys()
-    if task != "regression":
-        assert sum(row["support"] for row in again["per_class"]) == 30
 
 
 def test_cross_validation_and_tuning_judge_the_positive_class():
