@@ -951,9 +951,33 @@ def test_a_second_process_that_cannot_be_started_is_a_503(error, monkeypatch):
     async def ask():
         service, _ = scripted_service(None, monkeypatch)
         monkeypatch.setattr(service, "_start", lambda apart: _raise(error))
-        return await service._predict_apart(b"{}")
+        return await service._predict_apart(b"{}", time.monotonic())
 
     assert asyncio.run(ask()) == app._BUSY
+
+
+def test_the_start_of_the_second_process_counts_as_waiting(monkeypatch):
+    """So that a client waits for `--timeout` at most, and not for a start and a prediction."""
+
+    async def refused() -> float:
+        service, _ = scripted_service(None, monkeypatch)
+        service.limits = RequestLimits(timeout=2.5)
+        link = app._Link(lambda link: None, lambda name: None)
+        link._stdin, link.unread_bytes = SimpleNamespace(write=lambda data: None), lambda: 0
+        link.process = SimpleNamespace(kill=lambda: None)
+
+        async def start():
+            await asyncio.sleep(2)
+            service._apart = link
+
+        monkeypatch.setattr(service, "_open", start)
+        task, clock = asyncio.create_task(service._watch()), time.monotonic()
+        answer = await service._predict_apart(b"{}", clock)
+        assert (answer.status, b"no prediction within 2.5 seconds" in answer.body) == (503, True)
+        task.cancel()
+        return time.monotonic() - clock
+
+    assert asyncio.run(refused()) < 4.4  # 4.5 if the start did not count
 
 
 def test_a_second_process_that_hangs_is_replaced(models):
@@ -1837,7 +1861,7 @@ class ScriptedLink:
     async def describe(self):
         return []
 
-    async def ask(self, kind, body=b""):
+    async def ask(self, kind, body, since):
         assert (kind, self.loading) == (LOAD, 0)
         self.loads.append(json.loads(body)["names"])
         self.loading += 1

@@ -105,11 +105,12 @@ def check_labels(labels: Iterable[object], place: str = "") -> None:
             )
 
 
-def one_line(text: str, most: int = MAX_MESSAGE) -> str:
-    """Format a message as one printable line; the middle of a message longer than `most` is left out.
+def one_line(message: object, most: int = MAX_MESSAGE) -> str:
+    """Format a message, or that of an exception, as one printable line of at most `most` symbols.
 
-    A message begins with the problem and ends with the remedy; the long parts are in between.
+    A message begins with the problem and ends with the remedy; the long parts, in between, are left out.
     """
+    text = message if isinstance(message, str) else str(message) or type(message).__name__
     line = " ".join(text.split())
     if not line.isprintable():
         line = "".join(c if c.isprintable() or c in _JOINERS else "\ufffd" for c in line)

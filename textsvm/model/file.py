@@ -39,7 +39,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Arrays, Floats, Json
-from textsvm.errors import MAX_MESSAGE, InputError, os_errors
+from textsvm.errors import InputError, one_line, os_errors
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel, is_number
 from textsvm.kernels.contract import strip_prefix
@@ -342,7 +342,6 @@ def _build(header: Json, arrays: Arrays) -> TrainedModel:
     method, reject = (header["calibration"][name] for name in ("method", "reject"))
     if method not in METHODS:
         raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
-    rules.check_reject(reject)
     rules.check_reject(reject, model.rule.classes)
     n_classes = len(model.rule.classes)
     rule = rules.CalibratedRule(
@@ -642,11 +641,6 @@ def read_content(path: Path) -> Content:
             f"{path} is damaged: its content does not match its digest; train it again, or take a copy of it"
         )
     return Content(header, arrays, digest, whole)
-
-
-def one_line(error: BaseException) -> str:
-    """Message of an exception on a single line of at most 300 characters."""
-    return " ".join(str(error).split())[:MAX_MESSAGE] or type(error).__name__
 
 
 def _end_of_head(content: bytes) -> int:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from itertools import accumulate, chain
+from math import inf
 from typing import Any
 
 from textsvm.apps.serve import APART, CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
@@ -91,11 +92,11 @@ class _Link(asyncio.SubprocessProtocol):
         if future is not None and not future.done():
             future.set_result((status, body))
 
-    def ask(self, kind: int, body: bytes | bytearray = b"") -> asyncio.Future[tuple[int, bytes]]:
-        """Send a request; status and body of its answer."""
+    def ask(self, kind: int, body: bytes | bytearray, since: float) -> asyncio.Future[tuple[int, bytes]]:
+        """Send a request that waits `since` a time, or inf for no limit; status and body of its answer."""
         self._number = self._number % 0xFFFFFFFF + 1
         future = asyncio.get_running_loop().create_future()
-        self.waiting[self._number] = future, float("inf") if kind == LOAD else time.monotonic()
+        self.waiting[self._number] = future, since
         self._stdin.write(FRAME.pack(len(body), self._number, kind) + body)
         future.add_done_callback(partial(self._give_up, self._number))
         return future
@@ -108,7 +109,7 @@ class _Link(asyncio.SubprocessProtocol):
 
     async def describe(self) -> list[Json]:
         """Facts and counters of the models; none if the worker does not answer."""
-        status, body = await self.ask(DESCRIBE)
+        status, body = await self.ask(DESCRIBE, b"", time.monotonic())
         return json.loads(body) if status == 200 else []
 
     def refuse_late(self, timeout: float) -> None:
@@ -208,7 +209,7 @@ class Service:
         status, body = 503, b""
         if link.process.get_returncode() is None:  # otherwise nobody would answer
             try:
-                status, body = await link.ask(LOAD, json.dumps(settings).encode())
+                status, body = await link.ask(LOAD, json.dumps(settings).encode(), inf)
             except asyncio.CancelledError:  # the server is stopped
                 link.process.close()
                 raise
@@ -311,26 +312,26 @@ class Service:
             return refusal.args[0]
         if self._waiting >= self.limits.max_requests:
             return _BUSY
-        self._waiting += 1
+        self._waiting, since = self._waiting + 1, time.monotonic()
         try:
-            answer = await self._ask(self._link, body) if len(body) <= _DIRECT else None
-            return answer if answer and answer.status != APART else await self._predict_apart(body)
+            answer = await self._ask(self._link, body, since) if len(body) <= _DIRECT else None
+            return answer if answer and answer.status != APART else await self._predict_apart(body, since)
         finally:
             self._waiting -= 1
 
-    async def _predict_apart(self, body: bytes | bytearray) -> HttpAnswer:
-        """Answer of the second worker."""
+    async def _predict_apart(self, body: bytes | bytearray, since: float) -> HttpAnswer:
+        """Answer of the second worker; its start counts as waiting."""
         if self._queued >= max(1, self.limits.max_requests // 4):  # others find room
             return _BUSY
         self._queued += 1
         try:
-            async with asyncio.timeout(self.limits.timeout):
+            async with asyncio.timeout_at(since + self.limits.timeout):  # loops read the same clock
                 if self._apart is None:
                     if self._opening is None or self._opening.done():
                         self._opening = asyncio.create_task(self._open())
                     await asyncio.shield(self._opening)
                 await self._large.acquire()
-            task = asyncio.create_task(self._ask(self._apart, body))
+            task = asyncio.create_task(self._ask(self._apart, body, since))
             task.add_done_callback(lambda _: self._large.release())  # also if the client has gone
             return await asyncio.shield(task)
         except (OSError, MemoryError):  # a timeout, or the process cannot be started
@@ -338,13 +339,13 @@ class Service:
         finally:
             self._queued -= 1
 
-    async def _ask(self, link: _Link | None, body: bytes | bytearray) -> HttpAnswer:
+    async def _ask(self, link: _Link | None, body: bytes | bytearray, since: float) -> HttpAnswer:
         """Answer of a worker."""
         if link is None:
             return _LOADING
         if link.unread_bytes() > _UNREAD:
             return _BUSY
-        return HttpAnswer(*await link.ask(PREDICT, body))
+        return HttpAnswer(*await link.ask(PREDICT, body, since))
 
     async def _page(self, method: str, path: str) -> HttpAnswer:
         """Answer of a page; requests that arrive while it is prepared get the same."""
