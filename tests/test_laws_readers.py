@@ -19,6 +19,7 @@ from textsvm.errors import InputError
 from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.readers.corpus import ReadOptions
 from textsvm.readers.files import read_files
+from textsvm.readers.pages import TOO_MUCH, page_text
 from textsvm.readers.read import iterate_documents, read_corpus, read_documents
 from textsvm.readers.statistics import describe, doubtful_labels
 from textsvm.readers.stream import incoming_documents
@@ -477,3 +478,33 @@ def test_a_sheet_may_be_called_all(tmp_path):
     book.save(tmp_path / "u.xlsx")
     assert read_corpus(tmp_path / "t.xlsx", sheet="all").texts == ["all 1", "all 2"]
     assert read_corpus(tmp_path / "u.xlsx", sheet="all").texts == ["one 1", "one 2", "two 1", "two 2"]
+
+
+@pytest.mark.parametrize("before", ["", "\n \t", " " * 400])
+def test_pages_without_a_declared_type_are_pages_after_white_space(before, write):
+    message = (
+        f"Subject: s\nFrom: a@b\nTo: c@d\n\n{before}<html><body>one<script>no</script><p>two</body></html>\n"
+    )
+    [text] = read_corpus(write("m.eml", message), "mail", labelled=False).texts
+    assert text == "s\none\ntwo"
+
+
+@pytest.mark.parametrize("dates", [0, 1, 19, 20])
+def test_columns_of_texts_without_words_are_called_by_their_most_frequent_kind(dates, write):
+    cells = [f"2026-01-{i + 1:02}" if i < dates else str(i) for i in range(20)]
+    rows = "".join(f"{cell},{'ab'[i % 2]}\n" for i, cell in enumerate(cells))
+    warnings = read_corpus(write("t.csv", f"n,label\n{rows}"), text="n", label="label").warnings
+    kind = "dates" if dates >= 19 else "numbers (see --numbers n)"
+    assert any(f"the column 'n' is read as texts and holds {kind}, such" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("kind", ["", ' type="text/css"', ' type="TEXT/CSS "', ' type="text/plain"'])
+def test_style_sheets_hide_text_if_they_are_of_css(kind):
+    text, _ = page_text(f"<style{kind}>.a {{display: none}}</style><p>seen</p><p class=a>hidden</p>")
+    assert text == ("seen\nhidden" if "plain" in kind else "seen")
+
+
+def test_of_a_long_page_beginning_and_end_are_read():
+    text, tricks = page_text("<p>first words</p>" + "<p>x y</p>" * 200_000 + "<p>last words</p>")
+    assert text.index("last words") < text.index("first words")
+    assert TOO_MUCH in tricks

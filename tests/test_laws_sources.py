@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from textsvm import EditDistance, Gaussian, InputError, On, Spectrum
+from textsvm import EditDistance, Gaussian, InputError, On, Pieces, Spectrum
 from textsvm.gram.build import build_gram
 from textsvm.gram.store import GramRequest
 from textsvm.kernels.inputs import TextForm
@@ -16,6 +16,7 @@ from textsvm.sources.base import csr_of
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextSource
 from textsvm.sources.vectors import ColumnSource, VectorSource
+from textsvm.text.documents import Documents, encode_as
 
 FORM = TextForm()
 
@@ -84,3 +85,24 @@ def test_copies_of_a_kernel_share_nothing_that_can_change():
     leaves = [{id(leaf) for leaf in each.structure.leaves} for each in (kernel, copy)]
     assert len(leaves[0]) == len(leaves[1]) == 3
     assert not leaves[0] & leaves[1]
+
+
+def test_documents_that_are_taken_keep_all_that_belongs_to_them():
+    documents = encode_as(["one two", "three", "two one one", ""], "words")
+    documents = documents.with_classes(np.array([0, 1, 1, 2]))
+    rows = [2, 0, 2]
+    taken = documents.take(rows)
+    assert taken.classes.tolist() == [1, 0, 1]
+    assert [taken.text(i) for i in range(3)] == [documents.text(i) for i in rows]
+    assert [taken.characters.text(i) for i in range(3)] == [documents.characters.text(i) for i in rows]
+    assert {field.name for field in fields(Documents)} == {
+        "codes", "offsets", "alphabet", "characters", "classes",
+    }  # fmt: skip
+
+
+def test_shared_lines_may_differ_in_numbers_and_case():
+    own = [f"\n\n{letter} own text\nand more of {letter}" for letter in "abcdefghijkl"]
+    texts = [f"{'Page' if i % 2 else 'PAGE'}  {i} of the book{text}" for i, text in enumerate(own)]
+    pieces, sentences = Pieces.without_common(texts, ["ash", "birch"] * 6)
+    assert [piece for text in texts for piece in pieces.cut(text)] == own
+    assert sentences == []
