@@ -193,8 +193,9 @@ def test_the_version_of_the_file(model):
 
 
 @needs_gcc
-def test_damaged_tokenizers_with_a_right_checksum():
-    _, plain = random_model()
+@pytest.mark.parametrize("unigram", [False, True])
+def test_damaged_tokenizers_with_a_right_checksum(unigram):
+    plain = unigram_model("words")[1] if unigram else random_model()[1]
     words = np.frombuffer(pack(plain), np.uint32)
     view = 2 * int(words[11])
     tokenizer = 2 * int(words[view + 3])
@@ -202,7 +203,7 @@ def test_damaged_tokenizers_with_a_right_checksum():
     for number in range(300):
         copy = words.copy()
         place = (
-            tokenizer + int(rng.integers(11))
+            tokenizer + int(rng.integers(13 if unigram else 11))
             if number < 200
             else 2 * int(words[tokenizer]) + int(rng.integers(15))
         )
@@ -213,6 +214,9 @@ def test_damaged_tokenizers_with_a_right_checksum():
             exported.try_decide(text.encode())
     assert {*errors} == {0, 1}
     assert errors.count(1) > 80
+    copy = words.copy()
+    copy[tokenizer + 11] = words[3] - 1  # scores that reach beyond the file; WordPiece has none
+    assert CModel(with_checksum(bytearray(copy.tobytes()))).error == 1
 
 
 @pytest.mark.parametrize(

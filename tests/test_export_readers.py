@@ -253,7 +253,7 @@ def test_probabilities_at_a_bound_of_rejection_in_javascript(tmp_path):
 def test_other_versions_are_refused():
     """Files of columns have version 4: older readers refuse them instead of reading a single text."""
     words = np.frombuffer(content(), np.uint32).copy()
-    for version in (0, 1, 2, 6):
+    for version in (0, 1, 2, 7):
         words[2] = version
         assert error_of(words) == NO_MODEL
     words = packed("words of columns")
