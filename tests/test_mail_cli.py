@@ -235,7 +235,12 @@ def test_what_cannot_be_read_in_a_folder_is_skipped_and_said(store, tmp_path, la
     assert (result.exit_code, result.stderr.count("skipped: "), counts()[0]) == (0, 5, 40)
     result = call("classify", folder)
     assert (result.exit_code, result.stdout.count("\n")) == (3, 3)
-    assert "5 files without a decision: " in result.stderr
+    assert result.stderr.splitlines()[-1] == "textsvm: 5 files without a decision"
+    assert result.stderr.count("skipped: ") == 5
+    assert f"{box / '2'} is an archive" in result.stderr
+    result = call("unlearn", folder, tmp_path / "missing")
+    assert (result.exit_code, result.stderr.count("skipped: ")) == (3, 5)
+    assert "missing: No such file" in result.stderr.splitlines()[-1]
     result = call("learn", "--as", "spam", folder, tmp_path / "missing")
     assert (result.exit_code, result.stderr.count("skipped: ")) == (3, 5)
     for number in range(2, 9):

@@ -166,10 +166,13 @@ def test_wrong_usage(tmp_path):
         ("--milter 10024 --next 127.0.0.1:10026", "--next is the server behind --smtp or --lmtp"),
         ("--smtp 0 --next 127.0.0.1:10026", "--smtp"),
         ("--lmtp 70000 --next 127.0.0.1:10026", "--lmtp"),
-        ("--milter 0", "--milter PORT must be 1 to 65535, got 0"),
+        *((f"{option} {port}", option) for option in ("--tcp", "--smtp", "--lmtp")
+          for port in ("0", "00", "65536", "x", "localhost:25", "-1", "1.5")),
+        *((f"--milter {place}", "--milter must be a port from 1 to 65535 or the path of a socket")
+          for place in ("0", "00", "65536", "9" * 5000, "localhost:8891", "inet:8891@host", "[::1]:8891")),
         ("--smtp 10025 --lmtp 10024 --next 127.0.0.1:10026", "cannot speak both SMTP and LMTP"),
         *((f"--smtp 10025 --next {next}", f"--next must be HOST:PORT or the path of a socket, got {next}")
-          for next in ("nowhere", ":10026", "localhost:0", "localhost:70000", "localhost:smtp")),
+          for next in ("nowhere", ":10026", "localhost:0", "localhost:70000", "localhost:smtp", "::")),
         *((f"--smtp 10025 --next {next}:10025", f"{next}:10025 is this server itself")
           for next in ("127.0.0.1", "localhost", "0.0.0.0")),
         *((" ".join(f"{name} {port}" for name, port in taken.items()) + f" --next 127.0.0.1:{port}",
@@ -178,6 +181,8 @@ def test_wrong_usage(tmp_path):
         (f"--smtp 10025 --milter {store}/milter --next {store}/milter", "milter is this server itself"),
     ):  # fmt: skip
         assert expected in fails("mail", "serve", "--store", store, *options.split(), code=3), options
+    for option in ("--tcp", "--milter", "--smtp", "--lmtp"):
+        assert option in fails("mail", "serve", "--store", store, option, "", code=3)
     assert not store.exists()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

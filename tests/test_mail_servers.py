@@ -155,16 +155,16 @@ def test_a_milter_client_that_stops_within_a_large_message_ends_its_turn(monkeyp
     part = b"B" + b"x" * 1_000_000
 
     async def stop_within():
-        server = SimpleNamespace(large_turn=asyncio.Lock())
+        server = SimpleNamespace(whole_large_message=asyncio.Lock())
         close = await mail_servers.milter(str(tmp_path / "milter"), server)
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "milter"))
         for _ in range(3):
             writer.write(len(part).to_bytes(4, "big") + part)
             await writer.drain()
         async with asyncio.timeout(20):
-            while not server.large_turn.locked():
+            while not server.whole_large_message.locked():
                 await asyncio.sleep(0.01)
-            await server.large_turn.acquire()
+            await server.whole_large_message.acquire()
             await reader.read()  # the connection is closed
         writer.close()
         await close()
@@ -175,8 +175,8 @@ def test_a_milter_client_that_stops_within_a_large_message_ends_its_turn(monkeyp
 @pytest.mark.parametrize("name", ["a..b", "x" * 70])
 def test_hosts_that_no_name_server_knows(name):
     """Python raises UnicodeError for them."""
-    mail_servers.check_next(f"{name}:10026", 10025, None, ["10025"])
-    mail_servers.check_next(f"{name}:10025", 10025, None, ["10025"])
+    mail_servers.check_addresses(f"{name}:10026", 10025, None, None, ["10025"])
+    mail_servers.check_addresses(f"{name}:10025", 10025, None, None, ["10025"])
 
 
 def test_nothing_is_taken_that_cannot_be_handed_on(between):

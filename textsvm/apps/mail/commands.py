@@ -38,7 +38,7 @@ from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.decision import Decision
-    from textsvm.apps.mail.filter import Filter, Status
+    from textsvm.apps.mail.filter import Filter
     from textsvm.apps.mail.server import Interface
 
 
@@ -111,12 +111,17 @@ def read_messages(files: list[str] | None, skipped: list[str]) -> Iterator[tuple
         raise InputError(skipped.pop(0))
 
 
-def warn_skipped(console: Console, skipped: list[str]) -> None:
-    """Say which files were not read."""
-    for sentence in skipped[:_SHOWN]:
-        console.warn(f"skipped: {sentence}")
-    if len(skipped) > _SHOWN:
-        console.warn(f"{plural(len(skipped), 'file')} were skipped, these included")
+@contextmanager
+def naming_skipped(console: Console) -> Iterator[list[str]]:
+    """A list for `read_messages`, whose sentences are said at the end of the block, also before an error."""
+    skipped: list[str] = []
+    try:
+        yield skipped
+    finally:
+        for sentence in skipped[:_SHOWN]:
+            console.warn(f"skipped: {sentence}")
+        if len(skipped) > _SHOWN:
+            console.warn(f"{plural(len(skipped), 'file')} were skipped, these included")
 
 
 def learn(
@@ -139,9 +144,8 @@ def learn(
     console = Console(quiet)
     size = sum(map(size_of, files or []))
     n = done = empty = 0
-    skipped: list[str] = []
 
-    def counted() -> Iterator[RawMessage]:
+    def counted(skipped: list[str]) -> Iterator[RawMessage]:
         nonlocal n, done, empty
         for _, data in read_messages(files, skipped):
             message = RawMessage(data)
@@ -151,14 +155,17 @@ def learn(
             done += len(data)
             console.stage("learn", min(done, size), size)
 
-    with open_filter(store, create=True, texts=not without_texts) as opened, console.progress():
+    with (
+        open_filter(store, create=True, texts=not without_texts) as opened,
+        naming_skipped(console) as skipped,
+        console.progress(),
+    ):
         if most is not None:
             opened.set_limit(most)
         before = opened.lessons.generation
         try:
-            new = opened.learn_all(counted(), kind)
+            new = opened.learn_all(counted(skipped), kind)
         except InputError as error:
-            warn_skipped(console, skipped)
             if opened.lessons.generation == before:
                 raise
             advice = "correct it and repeat the command: messages that were learnt are not learnt twice"
@@ -175,7 +182,6 @@ def learn(
     line += "; there are " + " and ".join(f"{counts[name]:,} {name}" for name in names)
     if kind not in KINDS and counts[kind] == new:
         line += " (a new category)"
-    warn_skipped(console, skipped)
     console.say(f"{line} now")
 
 
@@ -191,8 +197,7 @@ def unlearn(
     if category and files:
         raise WrongUsage("--category forgets a whole category and goes with no FILES")
     unknown, console = 0, Console(quiet)
-    skipped: list[str] = []
-    with open_filter(store) as opened:
+    with open_filter(store) as opened, naming_skipped(console) as skipped:
         if category:
             if not (forgotten := opened.categories.forget(category=category)):
                 raise InputError(f"there is no category {category} (`textsvm mail status` lists them)")
@@ -202,7 +207,6 @@ def unlearn(
     line = f"{plural(forgotten, 'message')} forgotten"
     if unknown:
         line += f", {unknown:,} had not been learnt"
-    warn_skipped(console, skipped)
     console.say(line)
 
 
@@ -226,7 +230,18 @@ def status(
         last = [{name: row._asdict()[name] for name in names} for row in summary.last]
         console.print_json(to_json({"store": str(path), **summary._asdict(), "last": last}))
         return
-    console.table(str(path), [*_facts(summary)])
+    facts = [("lessons", f"{summary.spam:,} spam, {summary.ham:,} ham")]
+    if summary.max_lessons is not None:
+        facts.append(("kept at most", f"{summary.max_lessons:,}"))
+    content = "messages and their features" if summary.texts else "features of messages, no texts"
+    facts.append(("holds", content))
+    n, wrong, unsure, false_positives = summary.recent.values()
+    judged = "nothing yet: the next lessons are judged before they are learnt"
+    if n:
+        counts = {"right": n - wrong - unsure, "unsure": unsure, "wrong": wrong}
+        shares = ", ".join(f"{100 * count / n:.0f} % {word}" for word, count in counts.items())
+        judged = f"{n:,} messages before they were learnt: {shares}; {false_positives:,} ham as spam"
+    console.table(str(path), [*facts, ("judged on unseen mail", judged)])
     if summary.categories:
         numbers = [(name, *map(str, row.values())) for name, row in summary.categories.items()]
         console.table("categories", numbers, ("category", "lessons", "judged unseen", "recognised"))
@@ -236,20 +251,6 @@ def status(
         table.append((learnt, row.kind, "" if row.score is None else f"{row.score:.6f}", row.subject))
     if table:
         console.table("last lessons", table, ("learnt", "as", "score before", "subject"))
-
-
-def _facts(summary: Status) -> Iterator[tuple[str, str]]:
-    yield "lessons", f"{summary.spam:,} spam, {summary.ham:,} ham"
-    if summary.max_lessons is not None:
-        yield "kept at most", f"{summary.max_lessons:,}"
-    yield "holds", "messages and their features" if summary.texts else "features of messages, no texts"
-    n, wrong, unsure, false_positives = summary.recent.values()
-    judged = "nothing yet: the next lessons are judged before they are learnt"
-    if n:
-        counts = {"right": n - wrong - unsure, "unsure": unsure, "wrong": wrong}
-        shares = ", ".join(f"{100 * count / n:.0f} % {word}" for word, count in counts.items())
-        judged = f"{n:,} messages before they were learnt: {shares}; {false_positives:,} ham as spam"
-    yield "judged on unseen mail", judged
 
 
 def export(
@@ -431,8 +432,7 @@ def _pass_through(files: list[str], store: Path | None) -> Decision:
 
 def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: bool) -> Decision:
     """Print the decision for each message; returns the last."""
-    skipped: list[str] = []
-    with open_filter(store) as opened:
+    with open_filter(store) as opened, naming_skipped(Console()) as skipped:
         for name, data in read_messages(files, skipped):
             message = RawMessage(data)
             decision, name = opened.classify(message), "" if files == [name] else name
@@ -450,7 +450,7 @@ def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: 
             for part, weight in reasons:
                 sys.stdout.write(f"  {weight:+.4f} {printable(repr(part))}\n")
     if skipped:
-        raise InputError(f"{plural(len(skipped), 'file')} without a decision: {skipped[0]}")
+        raise InputError(f"{plural(len(skipped), 'file')} without a decision")
     return decision
 
 
@@ -497,7 +497,7 @@ def serve(
 
     path = socket or Path(client.socket_path(os.fspath(store or "")))
     own = [str(place) for place in (smtp, lmtp, tcp, milter, path) if place]
-    mail_servers.check_next(next or "", smtp, lmtp, own)
+    mail_servers.check_addresses(next or "", smtp, lmtp, milter, own)
     interfaces: list[Interface] = [] if milter is None else [partial(mail_servers.milter, milter)]
     for port, is_lmtp in ((smtp, False), (lmtp, True)):
         if port:

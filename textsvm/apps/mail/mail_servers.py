@@ -60,14 +60,10 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
         async def smtp_DATA(self, arg: str) -> None:
             """Receive and hand on a message; large messages in turn, some of unknown size at a time."""
             sizes = [int(word[5:]) for word in self.envelope.mail_options if _SIZE.fullmatch(word)]
-            is_small = bool(sizes) and 0 < sizes[0] <= LARGE
-            self.data_size_limit = 4 * LARGE if is_small else LARGEST  # the size is an estimate
-            turn = server.large_turn if sizes else server.unsized_turns
-            try:
-                async with nullcontext() if is_small else turn:
-                    await super().smtp_DATA(arg)
-            finally:
-                self.data_size_limit = LARGEST  # of the next message
+            turn = server.whole_large_message if sizes else server.unsized_turns
+            # The size is an estimate, and a larger message is taken (RFC 1870, 6.3), as Postfix does.
+            async with nullcontext() if sizes and 0 < sizes[0] <= LARGE else turn:
+                await super().smtp_DATA(arg)
 
     loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, server)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
@@ -82,10 +78,16 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
     return close
 
 
-def check_next(next: str, smtp: int | None, lmtp: int | None, own: list[str]) -> None:
-    """Raise InputError unless --next is the server behind a content filter, and not at `own` addresses."""
-    if "0" in own:
-        raise InputError("--milter PORT must be 1 to 65535, got 0")
+def check_addresses(
+    next: str, smtp: int | None, lmtp: int | None, milter: str | None, own: list[str]
+) -> None:
+    """Raise InputError unless --next is the server behind a content filter, and not at `own` addresses.
+
+    Also if the address of a milter is neither a port nor a path.
+    """
+    is_path = milter is None or "/" in milter or (milter != "" and ":" not in milter)
+    if not (0 < _host_and_port(f":{milter}")[1] < 65536 if milter and milter.isdecimal() else is_path):
+        raise InputError(f"--milter must be a port from 1 to 65535 or the path of a socket, got {milter!r}")
     if bool(next) != bool(smtp or lmtp):
         raise InputError(
             "--next is the server behind --smtp or --lmtp: give both, such as --smtp 10025 --next HOST:PORT"
@@ -108,7 +110,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if "/" in address:
         return address, 0
     host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port) if port.isdecimal() else 0
+    return host.strip("[]"), int(port) if port.isdecimal() and len(port) < 9 else 0
 
 
 class _SmtpHandler:
@@ -234,7 +236,7 @@ class _MilterConnection:
     def begin(self) -> None:
         """Forget the last message."""
         if self.has_turn:
-            self._server.large_turn.release()
+            self._server.whole_large_message.release()
         self.has_turn = False
         self.begun = False  #: Whether a message has no answer yet
         self._queue_id, self._fields, self._body = "", list[tuple[bytes, bytes]](), bytearray()
@@ -257,7 +259,7 @@ class _MilterConnection:
             self._fields.append((name, value))
         elif command in (b"B", b"E") and len(self._body) <= LARGEST:
             if len(self._body) > LARGE and not self.has_turn:
-                await self._server.large_turn.acquire()
+                await self._server.whole_large_message.acquire()
                 self.has_turn = True
             self._body += data
         self.begun = self.begun or command in (b"L", b"B", b"E")

@@ -96,8 +96,8 @@ class Server:
         self._small, self._medium = _Threads(2, "small"), _Threads(1, "medium")
         self._large, self._learning = _Threads(1, "large", MAX_WAITING), _Threads(1, "learn")
         self._clients: dict[_Client, None] = {}  # in the order of their connection
-        self._turn = asyncio.Lock()  # of large messages
-        self.large_turn = asyncio.Lock()  #: Of large messages from mail servers, up to their answer
+        self._next_part = asyncio.Lock()  # held for a step, before the next part of a large message
+        self.whole_large_message = asyncio.Lock()  #: Of a mail server, from its receipt to its answer
         self.unsized_turns = asyncio.Semaphore(8)  #: Of messages whose size their sender does not say
         self._held = self._lessons = 0  # bytes of all messages; lessons that wait
         self._refreshed = 0.0  # time of the last refresh
@@ -223,7 +223,7 @@ class Server:
         most = spamd.LARGEST + 1 if request.length is None else request.length
         while (size := client.message.tell()) < most:
             if size >= SMALL:
-                async with self._turn:
+                async with self._next_part:
                     await asyncio.sleep(0)  # the other clients have their turn
             part = await client.receive(min(_PART, most + 1 - size))  # a further byte: it is longer
             if not part:
