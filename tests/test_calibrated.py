@@ -221,6 +221,16 @@ def test_probabilities_at_the_bounds_of_reject_are_decided():
     assert decide((0.0, 1.0)) == ["no"] + ["unsure"] * 7 + ["yes"]
 
 
+def test_reject_below_one_threshold():
+    matrix, y = classes_of(N, 3)
+    model = CalibratedSVC(given(), reject=0.7).fit(matrix, y)
+    p, labels = model.predict_proba(matrix), model.predict(matrix)
+    unsure = p.max(axis=1) < 0.7
+    assert 0 < unsure.sum() < N
+    np.testing.assert_array_equal(labels == "unsure", unsure)
+    np.testing.assert_array_equal(labels[~unsure], model.classes_[p.argmax(axis=1)][~unsure])
+
+
 def test_probabilities_that_are_all_zero_are_uniform():
     steps = {"x": np.array([0.0, 1] * 3), "y": np.array([0.0, 1] * 3), "starts": np.array([0, 2, 4, 6])}
     rule = CalibratedRule(np.arange(3), method="isotonic", maps=steps, conformity=None)

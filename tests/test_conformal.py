@@ -53,6 +53,16 @@ def test_as_many_known_texts_are_rejected_as_may_be():
     assert largest(np.array([-2.0, 1.0])).tolist() == [2, 1]
 
 
+def test_equal_values_of_training_texts_count():
+    """A class is in a set if (1 + #{i : s_i <= p}) / (n + 1) > 1 - coverage, here for s_i = p."""
+    decision, p = np.zeros((9, 2)), np.full((9, 2), 0.5)
+    conformity = Conformity.of(p, decision, np.arange(9) % 2)
+    new = np.array([[0.5, 0.5], [0.51, 0.49]])
+    for per_class in (False, True):
+        assert conformity.sets(new, 0.7, per_class).tolist() == [[True, True], [True, False]]
+    assert conformity.known(np.array([[0.0, -1.0], [-0.01, -1.0]]), 0.1).tolist() == [True, False]
+
+
 @pytest.mark.parametrize("share", [0, 1, -0.1, True, "0.9", None, float("nan")])
 def test_shares_are_between_0_and_1(share):
     decision, p, codes = drawn(20)

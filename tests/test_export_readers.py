@@ -249,6 +249,19 @@ def test_probabilities_at_a_bound_of_rejection_in_javascript(tmp_path):
     assert in_node(script, tmp_path) == [[k, ["a", "b", "unsure"][k]] for k in REJECTED.values()]
 
 
+@needs_node
+def test_coverage_in_javascript(tmp_path):
+    model = fitted("sigmoid 3 None")
+    (tmp_path / "m.bin").write_bytes(pack(plain_model(model)))
+    script = """
+        const model = new Model(readFileSync(given[0]));
+        print([model.predictionSet("cash", 0.9), failure(() => model.predictionSet("cash", 95))]);
+    """
+    chosen, error = in_node(script, tmp_path / "m.bin")
+    assert chosen == model.classes_[model.predict_set(["cash"], 0.9)[0]].tolist()
+    assert error == ["TextsvmError", "coverage must be between 0 and 1, got 95"]
+
+
 @needs_gcc
 def test_other_versions_are_refused():
     """Files of columns have version 4: older readers refuse them instead of reading a single text."""

@@ -182,6 +182,25 @@ def test_unread_answers_are_bounded():
     asyncio.run(ask())
 
 
+def test_an_unread_answer_is_dropped():
+    async def app(request):
+        return HttpAnswer(200, b"x" * 9_000_000)
+
+    async def ask():
+        async with serving(app, sending=0.5) as (turns, port):
+            watching = asyncio.create_task(turns.watch())
+            _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+            writer.transport.pause_reading()
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await until(lambda: turns.held > 1_000_000)
+            await until(lambda: not turns.connections)
+            assert turns.held == 0
+            watching.cancel()
+            writer.transport.abort()
+
+    asyncio.run(ask())
+
+
 def test_a_client_that_reads_slowly_has_its_whole_answer():
     """Each time that it reads, it has as long again; one that stops is closed."""
     size = 1_000_000

@@ -18,7 +18,7 @@ from textsvm import Spectrum, SpectrumFeatures
 from textsvm.apps.label import machine as rows
 from textsvm.apps.label.learner import PAUSE, Learner, _left_out
 from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
-from textsvm.apps.label.strategies import STRATEGIES, Candidates, retrieval
+from textsvm.apps.label.strategies import STRATEGIES, Candidates, labels_per_point, retrieval
 from textsvm.errors import InputError
 from textsvm.runtime.parallel import one_blas_thread
 
@@ -335,6 +335,14 @@ def test_search_reports_recall():
     state = learner.progress().retrieval
     assert state.enough
     assert state.n_found == labels.count("fruit")
+
+
+def test_labels_per_point():
+    curve = [(n, 1 - 2 * n**-0.5) for n in (50, 100, 200, 400)]
+    goal = 2 * 400**-0.5 - 0.01
+    assert labels_per_point(curve) == pytest.approx((2 / goal) ** 2 - 400, rel=1e-6)
+    assert labels_per_point([(50, 0.5), (100, 0.5), (200, 0.5)]) is None
+    assert labels_per_point(curve[:2]) is None
 
 
 def test_a_guess_names_the_label_and_the_letters():

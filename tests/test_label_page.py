@@ -517,6 +517,35 @@ def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monke
     assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam"}
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("auucs"), st.integers(0, 4), st.sampled_from(["spam", "ham", None])),
+        max_size=30,
+    )
+)
+def test_files_follow_any_sequence_of_actions(tmp_path_factory, steps):
+    corpus, path = corpus_of(TEXTS), tmp_path_factory.mktemp("labels") / "labels.jsonl"
+    session = Session(corpus, Journal(path, ONE), InOrder(corpus))
+    for action, index, label in steps:
+        if action == "a":
+            session.answer(index, session.journal.revisions[f"t{index}", None], label)
+        elif action == "u" and session.journal.answers:
+            session.undo(session.journal.events)
+        elif action == "c":
+            session.separate(index)
+        elif action == "s":
+            session.skip(index)
+    expected = {name: each.label for name, each in session.journal.answers.items()}
+    assert labels_in(path) == {name: label for name, label in expected.items() if label}
+    again, _ = reopened(session)
+    assert {name: each.label for name, each in again.journal.answers.items()} == expected
+    assert list(again.journal.answers) == list(expected)
+    assert {f"t{index}": label for index, label in session.learner.labelled.items()} == expected
+    assert again.journal.revisions == session.journal.revisions
+    again.journal.close()
+
+
 def test_parts_for_an_honest_test(tmp_path):
     path, texts = tmp_path / "labels.jsonl", dict(zip("abcde", TEXTS, strict=True))
     journal = Journal(path, ONE)
@@ -653,6 +682,26 @@ def test_round_trip_of_several_labels_that_are_a_formula_together(labels, tmp_pa
     path.write_text(FORMATS[".csv"]([LabelledText("id 0", "win cash", labels)]), "utf-8", newline="")
     texts = files.with_restored(read_labelled(path, label_separator=";"))
     assert texts[-1].label == labels
+
+
+def test_label_studio_with_other_fields_and_several_controls(tmp_path):
+    path = tmp_path / "file.json"
+
+    def read(data, controls, **options):
+        result = [{"from_name": name, "value": {"choices": [name + "!"]}} for name in controls]
+        path.write_text(json.dumps([{"data": data, "annotations": [{"result": result}]}]), "utf-8")
+        return [(each.id, each.text, each.label) for each in read_labelled(path, **options)]
+
+    assert read({"id": "a1", "body": "hello"}, "x") == [("a1", "hello", "x!")]
+    several = {"id": "a1", "url": "http://a", "body": "hello"}
+    assert read(several, "x") == [("a1", "hello", "x!")]
+    unusual = {"id": "a1", "url": "http://a", "words": "hello"}
+    with pytest.raises(InputError, match=r"--text.* url, words"):
+        read(unusual, "x")
+    assert read(unusual, "x", text="words") == [("a1", "hello", "x!")]
+    with pytest.raises(InputError, match=r"labels of x and y; .* --label"):
+        read({"text": "hello"}, "xy")
+    assert read({"text": "hello"}, "xy", label="y") == [("1", "hello", "y!")]
 
 
 @pytest.mark.parametrize("columns", [{}, {"text": ["body"]}, {"text": ["body"], "label": "label"}])

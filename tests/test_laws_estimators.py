@@ -184,3 +184,14 @@ def test_a_text_of_weight_0_is_absent_from_the_choice_of_an_encoder(tmp_path):
     first, second, third = (values(machine, texts[:20]) for machine in machines)
     assert second == pytest.approx(first, abs=1e-4)
     assert third == pytest.approx(first, abs=2e-3)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_names_of_classes_that_sort_alike_change_no_value(name):
+    model, kind = ESTIMATORS[name]
+    texts, targets, new = data(kind)
+    if kind not in ("two", "three", "labels"):
+        return
+    renamed = [tuple(f"ж {t}" for t in own) if isinstance(own, list) else f"ж {own}" for own in targets]
+    fitted, other = clone(model).fit(texts, targets), clone(model).fit(texts, renamed)
+    assert np.array_equal(values(other, new), values(fitted, new))

@@ -1,5 +1,6 @@
 """The filter and its lessons on disk: what it says, and what is left after every kind of trouble."""
 
+import json
 import os
 import random
 import re
@@ -28,7 +29,7 @@ from textsvm.apps.mail.features import (
     sum_vectors,
     word_contributions,
 )
-from textsvm.apps.mail.filter import Filter, parse_lessons
+from textsvm.apps.mail.filter import Filter, lesson_line, parse_lessons
 from textsvm.apps.mail.lessons import CATEGORIES_FILE, FILE, FORMAT, Lesson, Lessons, packed, unpacked
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import raw_messages
@@ -678,6 +679,29 @@ def test_other_features_without_texts_cannot_be_made_anew(tmp_path):
             opened.lessons.set_meta("features", [3, 9])
         with pytest.raises(InputError, match="does not hold the messages"):
             opened.retrain()
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_lessons_travel_as_lines(tmp_path, texts):
+    with Filter(tmp_path / "a", create=True, texts=texts) as opened:
+        teach(opened, 5)
+        opened.learn(b"Subject: \xff\x00\n\n\x80\r\n" + bytes(range(256)), "spam")
+        lines = [lesson_line(each) for each in opened.lessons.iterate(messages=True)]
+        before = {each.digest: each for each in opened.lessons.iterate(messages=True)}
+    assert all(("message" in json.loads(line)) == texts for line in lines)
+    with Filter(tmp_path / "b", create=True) as opened:
+        assert opened.add_lessons(parse_lessons(lines, "lines")) == 11
+        assert opened.add_lessons(parse_lessons(lines, "lines")) == 0
+        after = {each.digest: each for each in opened.lessons.iterate(messages=True)}
+    assert after.keys() == before.keys()
+    for name, one in before.items():
+        other = after[name]
+        assert (one.kind, one.learnt, one.subject, one.sender) == (
+            other.kind, other.learnt, other.subject, other.sender
+        )  # fmt: skip
+        assert one.message == other.message
+        assert (one.keys == other.keys).all()
+        assert (one.values == other.values).all()
 
 
 @pytest.mark.parametrize(

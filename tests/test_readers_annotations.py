@@ -5,6 +5,7 @@ import json
 import pytest
 
 from textsvm.errors import InputError
+from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.readers.read import read_corpus, read_documents
 
 TEXTS = ["a fine day", "a poor meal", "the best room", "a cold bed"]
@@ -21,6 +22,19 @@ def task(text, *answers, **about):
         for i, choices in enumerate([a] if isinstance(a, str) else a for a in answers)
     ]
     return {"id": text, "data": {"text": text}, "annotations": annotations, **about}
+
+
+@pytest.mark.parametrize(
+    ("observers", "alpha"),
+    [
+        (["0100000010", "1110010000"], 0.095),
+        (["aabbdcccedda", "babbbccceddd"], 0.692),
+        (["123321412...", "1233224125.3", ".3332342251.", "12332441251."], 0.743),
+    ],
+)
+def test_alpha_is_that_of_krippendorff(observers, alpha):
+    units = [[value for value in unit if value != "."] for unit in zip(*observers, strict=True)]
+    assert krippendorff_alpha(units) == pytest.approx(alpha, abs=0.0005)
 
 
 def test_rejected_and_ignored_answers_of_prodigy(write):

@@ -14,6 +14,7 @@ import pytest
 
 from textsvm import SVC, Compute, InputError, Spectrum, Sum
 from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.shared.counting import rank
 from textsvm.runtime import device as devices
 from textsvm.runtime import memory as scratch
 from textsvm.sources.texts import TextSource
@@ -61,6 +62,15 @@ def test_no_more_is_reserved_than_there_is_room_for(small):
     with scratch.on_disk(True), pytest.raises(InputError, match=r"cannot be kept in.*TMPDIR.*--memory"):
         scratch.empty(1 << 58, np.int8)
     assert not list(small.iterdir())
+
+
+@pytest.mark.parametrize("bound", [50, 1 << 40, 1 << 62])
+def test_ranks_are_those_of_sorting(bound):
+    keys = rng.integers(0, bound, 5000).astype(np.uint64)
+    distinct, ranks = rank(keys.copy(), bound)
+    expected, places = np.unique(keys, return_inverse=True)
+    assert np.array_equal(distinct, expected)
+    assert np.array_equal(ranks, places)
 
 
 @pytest.mark.parametrize(

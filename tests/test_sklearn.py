@@ -448,6 +448,16 @@ def test_one_vs_rest_classifier_is_our_one_vs_rest(task):
     assert theirs.predict(texts).tolist() == ours.predict(texts).tolist()
 
 
+@pytest.mark.parametrize("multiclass", STRATEGIES)
+def test_names_of_classes_do_not_matter(task, multiclass):
+    texts, y = task
+    renamed = np.array([{"fruit": 2, "day": 7, "tree": 1}[name] for name in y])
+    first = SVC(Spectrum(p=2), C=0.05, tol=1e-6, multiclass=multiclass).fit(texts, y)
+    second = SVC(Spectrum(p=2), C=0.05, tol=1e-6, multiclass=multiclass).fit(texts, renamed)
+    back = {2: "fruit", 7: "day", 1: "tree"}
+    assert [back[code] for code in second.predict(texts)] == first.predict(texts).tolist()
+
+
 def test_repr_and_nested_parameters():
     assert repr(SVC(GapWeighted(p=4), C=10)) == "SVC(C=10, kernel=GapWeighted(p=4))"
     model = SVC(GapWeighted(p=5)).set_params(kernel__p=3, C=2, class_weight={"a": 2.0})

@@ -197,6 +197,13 @@ def symmetric(n=1100):
     return np.eye(n, dtype=np.float32)
 
 
+def test_asymmetry_far_from_the_diagonal_is_found():
+    matrix = symmetric()
+    matrix[3, 1080] = 0.5
+    with pytest.raises(InputError, match=r"not symmetric: 0\.5 in row 3, column 1080 and 0 the other way"):
+        check_gram(matrix)
+
+
 @pytest.mark.parametrize(("rounding", "refused"), [(0.5, False), (2.0, True)])
 def test_values_may_differ_by_the_rounding_of_the_largest(rounding, refused):
     """A millionth of the largest value of all blocks."""
