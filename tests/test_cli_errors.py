@@ -612,7 +612,7 @@ train reviews.csv --kernel gaussian:gamma=0.3  =>  holds texts, and the kernel
 train two.libsvm --kernel gap  =>  holds vectors, and the kernel compares texts
 train two.libsvm --kernel a=gap  =>  as libsvm, which has no column 'a'
 train reviews.csv --numbers hours -o new.textsvm  =>  no column 'hours'
-train reviews.csv --numbers label --text text -o new.textsvm  =>  line 2: 'label'
+train reviews.csv --numbers label --text text -o new.textsvm  =>  lines 2, .*its number 'label' is 'good'
 train bad.svm -o new.textsvm  =>  bad\.svm, line 2, column 3: '-1:1' is not  =>  1 1:1\n1 -1:1\n
 train two.libsvm --kernel gaussian:gamma=0.3 --without-texts  =>  without its support vectors
 train x.fa -o new.textsvm  =>  x\.fa has no labels: the header of record 1, a, names none

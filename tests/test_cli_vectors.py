@@ -212,3 +212,17 @@ def test_a_row_whose_text_columns_are_all_empty_gets_a_reason(here, of_columns, 
     for command in (["evaluate", model, table], ["train", table, *ON, "-o", tmp_path / "n.textsvm"]):
         assert "2 of the 3 rows of t.csv have no text (lines 2, 3)" in fails(*command)
     assert b"1 of 3 rows" in run("evaluate", model, table, "--skip-invalid").stderr
+
+
+def test_a_cell_that_is_no_number_leaves_its_row_without_a_label(here, tmp_path):
+    model, table = tmp_path / "m.textsvm", tmp_path / "t.csv"
+    kernel = ["--kernel", "subject=spectrum:3+hour,size=gaussian"]
+    report("train", here / "mails.csv", *ON, *kernel, "-o", model)
+    table.write_text("label,subject,body,hour,size\nspam,win,cash,5,five\nham,lunch,now,3,0.5\n")
+    result = run("predict", model, table)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert rows[0]["reason"] == "line 2: its number 'size' is 'five', which is not a finite number"
+    assert (rows[1]["label"], result.returncode) == ("ham", 1)
+    assert len(rows_of(run("predict", model, table, "--skip-invalid"))) == 1
+    said = fails("train", table, *ON, "-o", tmp_path / "n.textsvm")
+    assert "1 of the 2 rows of t.csv has no number (line 2): its number 'size' is 'five'" in said

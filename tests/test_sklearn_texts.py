@@ -17,13 +17,18 @@ from textsvm import (
     CalibratedSVC,
     InputError,
     Linear,
+    MultilabelSVC,
     On,
     OneClassSVM,
     OnlineSVC,
     Spectrum,
     SpectrumFeatures,
     cross_validate,
+    doubts,
+    explain,
     read_corpus,
+    report,
+    tune,
 )
 
 pytestmark = pytest.mark.slow
@@ -163,3 +168,40 @@ def test_a_corpus_is_no_table(text, tmp_path):
         with pytest.raises(InputError, match=r"X is a Corpus; give corpus\.texts, or corpus\.columns"):
             fit(corpus, corpus.labels)
     SVC("fast").fit(corpus.examples, corpus.labels)
+
+
+def test_frames_of_labels_and_numbers_as_labels():
+    labels = pd.DataFrame({"fruit": [1, 1, 1, 0, 0, 0] * 4, "bread": [0, 0, 1, 0, 0, 0] * 4})
+    several = MultilabelSVC(Spectrum(2)).fit(TEXTS, labels)
+    assert (
+        report(several, TEXTS, labels).results.metrics
+        == report(several, TEXTS, labels.values).results.metrics
+    )
+    numbers = np.array([0, 0, 0, 1, 1, 1] * 4)
+    unsure = CalibratedSVC(SVC(Spectrum(2)), cv=2, reject=(0.001, 0.999)).fit(TEXTS, numbers)
+    right = [a == b for a, b in zip(unsure.predict(TEXTS), numbers, strict=True)]
+    assert unsure.score(TEXTS, numbers) == np.mean(right) < 1
+    assert unsure.score(TEXTS[:2], pd.Series(numbers[:2]), [1, 3]) == np.average(right[:2], weights=[1, 3])
+    model = SVC(Spectrum(2)).fit(TEXTS, LABELS)
+    assert report(model, TEXTS, pd.DataFrame({"label": LABELS})).results.n == len(TEXTS)
+
+
+def test_helpers_name_the_model_of_a_search_and_of_a_pipeline():
+    search = GridSearchCV(SVC(Spectrum(2)), {"C": [1]}, cv=2).fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match="GridSearchCV; give its best_estimator_"):
+        report(search, TEXTS, LABELS)
+    pipeline = make_pipeline(FunctionTransformer(), SVC(Spectrum(2))).fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match=r"Pipeline; give pipeline\[-1\]"):
+        explain(pipeline, TEXTS)
+    with pytest.raises(InputError, match="expected SVC, SVR or MultilabelSVC, got Pipeline"):
+        cross_validate(pipeline, TEXTS, LABELS)
+    result = cross_validate(SVC(Spectrum(2)), TEXTS, LABELS, cv=2, metrics=["f1_macro", "macro_f1"])
+    assert list(result.mean) == ["macro_f1"]
+    assert tune(SVC(Spectrum(2)), TEXTS, LABELS, {"C": [1]}, cv=2, metric="f1_macro").metric == "macro_f1"
+    with pytest.raises(InputError, match=r"' '\.join\(tokens\)"):
+        SVC(Spectrum(2)).fit([text.split() for text in TEXTS], LABELS)
+
+
+def test_doubts_of_a_table_compare_its_columns():
+    table = pd.DataFrame({"a": TEXTS, "b": TEXTS[::-1], "n": range(24)})
+    assert len(doubts(None, table, LABELS, cv=2).score) == 24

@@ -120,14 +120,13 @@ def read_unlabelled(
     if lines > 1 and table.format != "file" and not of_files:
         console.warn(f"{corpus.source} is read as one document of {lines:,} lines; {ONE_DOCUMENT}")
     say_missing_texts(console, names_of_missing(corpus))
-    filled = [i for i, text in enumerate(corpus.texts) if not is_blank(text)]
-    if table.vectors is None and len(filled) < len(corpus.texts):
-        if not filled:
+    blank = [i for i, text in enumerate(corpus.texts) if is_blank(text)]
+    if table.vectors is None and blank:
+        if len(blank) == len(corpus):
             raise InputError(f"{corpus.source} has no text: it is empty, or white space alone")
-        n, first = len(corpus) - len(filled), corpus.ids[[*map(is_blank, corpus.texts)].index(True)]
-        first = _place(corpus, first)
+        n, first = len(blank), _place(corpus, corpus.ids[blank[0]])
         console.warn(f"{n:,} of {len(corpus):,} documents are empty and left out, first {first}")
-        corpus = corpus.subset(filled)
+        corpus = corpus.subset(sorted({*range(len(corpus))} - {*blank}))
     console.lap("read")
     return _with_files(corpus, table.vectors)
 

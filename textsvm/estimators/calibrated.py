@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -44,7 +45,7 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         Reject option: documents for which `predict` returns "unsure". With two classes, thresholds
         ``(low, high)`` of the probability of ``classes_[1]``: at most `low` is the first class, at least
         `high` the second, and the range between them unsure. A single number is the least probability of a
-        predicted class.
+        predicted class. Metrics of scikit-learn need classes that are texts, as "unsure" is.
     random_state : int, optional
         Seed of the folds, if `cv` is a number.
 
@@ -119,9 +120,6 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         """
         return self._fit(X, y, sample_weight, progress, groups)
 
-    def with_model(self, model: TrainedModel, X: Any) -> Self:
-        raise NotImplementedError("a CalibratedSVC is not tuned; tune its estimator")
-
     def _device_and_jobs(self) -> tuple[str, int | None]:
         classifier = self._classifier()
         return classifier.device, classifier.n_jobs
@@ -129,6 +127,11 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """The probability of each class, shape (n, n_classes); rows sum to 1."""
         return self._model_for(X).predict_proba(X, progress)
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy, the share of texts with the right class; "unsure" counts as wrong."""
+        right = np.asarray(self.predict(X), object) == np.ravel(np.asarray(y, object))
+        return float(np.average(right, weights=sample_weight))
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets, see `textsvm.model.trained.TrainedModel.predict_set`."""

@@ -119,7 +119,7 @@ def _no_text(i: int, value: object) -> InputError:
             f"document {i} is missing, not a string; drop such rows, or fill them with fillna('')"
         )
     if isinstance(value, list | tuple | np.ndarray):
-        instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
+        instead = "join tokens by ' '.join(tokens); rows of numbers need a kernel of vectors, as Gaussian()"
     elif isinstance(value, bytes):
         instead = "decode it with .decode()"
     else:
@@ -137,8 +137,8 @@ TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 LARGEST = 1e100  #: Greatest absolute value of a number.
 LISTED = 12  #: Number of columns that a message lists.
 TYPES = (np.float64, np.float32)  #: Number types of vectors; others are converted to the first.
-_BLOCK = 1 << 20  #: Numbers of vectors that are checked together.
 _TEXTS = tuple("OUST")  #: Kinds of NumPy types that texts may have.
+_BLOCK = 1 << 20  #: Numbers of vectors that are checked together.
 
 
 class InputTable:

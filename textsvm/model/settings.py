@@ -425,6 +425,6 @@ def settings_of(model: object) -> Settings:
     settings = getattr(model, "settings", model)
     if not isinstance(settings, Settings) or isinstance(settings, NoveltySettings):
         raise InputError(
-            f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
+            f"expected SVC, SVR or MultilabelSVC, got {type(model).__name__}; use scikit-learn's tools"
         )
     return settings

@@ -357,9 +357,10 @@ def as_model(model: Any) -> TrainedModel:
     if isinstance(model, TrainedModel):
         return model
     if not is_ours(model):
-        raise InputError(
-            f"expected a model of textsvm, such as SVC or the result of load, got {type(model).__name__}"
-        )
+        remedy = "; give its best_estimator_" * hasattr(model, "best_estimator_")
+        remedy += "; give pipeline[-1], and what its other steps return" * hasattr(model, "steps")
+        expected = "expected a model of textsvm, such as SVC or the result of load"
+        raise InputError(f"{expected}, got {type(model).__name__}{remedy}")
     model.require_fitted()
     trained: TrainedModel = model.model_
     return trained

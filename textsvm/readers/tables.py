@@ -257,6 +257,10 @@ class _DocumentRows:
         texts = [x if type(x) is str else _string(x) for x in map(row.get, roles["text"])]
         if problem := self._problem(row, texts, place):
             return self._of_invalid(row, problem, line, identifier)
+        try:
+            columns = self._columns(row, texts) if self._options.apart else None
+        except InputError as error:
+            return self._of_invalid(row, str(error), line, identifier)
         group = (_string(self._first(row, "group")) or "").strip() if roles["group"] else ""
         if roles["group"] and not group:
             raise InputError(f"{place} has no {roles['group'][0]}, and every document needs a group")
@@ -268,7 +272,7 @@ class _DocumentRows:
             parse_number(self._first(row, "target"), f"{place}: the target", False, decimal),
             parse_weight(self._first(row, "weight"), place, decimal) if roles["weight"] else None,
             group or None,
-            self._columns(row, texts, place) if self._options.apart else None,
+            columns,
             row=row if self._options.keep_rows else None,
         )
 
@@ -357,11 +361,11 @@ class _DocumentRows:
         columns = self._roles[role]
         return row.get(columns[0]) if columns else None
 
-    def _columns(self, row: Row, texts: Sequence[str | None], place: str) -> dict[str, str | float]:
+    def _columns(self, row: Row, texts: Sequence[str | None]) -> dict[str, str | float]:
         names = self._roles["text"]
         columns: dict[str, str | float] = {name: x or "" for name, x in zip(names, texts, strict=True)}
         for name in self._roles["numbers"]:
-            columns[name] = parse_number(row.get(name), f"{place}: {name!r}", True, self._decimal) or 0.0
+            columns[name] = parse_number(row.get(name), f"its number {name!r}", True, self._decimal) or 0.0
         return columns
 
     def _label(self, row: Row, place: str) -> Label | None:

@@ -252,12 +252,11 @@ def _choice(entries: list[tuple[str, str]]) -> str:
 
 
 def card(
-    title: str, chart: Chart, entries: list[tuple[str, str]], note: str, wide: bool = False, choice: str = "",
-    first: int = MOST_CURVES,
-) -> str:  # fmt: skip
-    """A chart with its title, key and note; `first` entries of the key are shown at first."""
-    style = "wide" if wide else ""
-    return section(title, choice, key(entries, first), chart.svg(), note=note.strip(), style=style)
+    title: str, chart: Chart, entries: list[tuple[str, str]], note: str, wide: bool = False, choice: str = ""
+) -> str:
+    """A chart with its title, key and note; with a `choice` the first entries of the key are shown."""
+    style, marks = "wide" if wide else "", key(entries, MOST_CURVES if choice else None)
+    return section(title, choice, marks, chart.svg(), note=note.strip(), style=style)
 
 
 def threshold_section(results: Results) -> str:

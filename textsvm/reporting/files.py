@@ -13,6 +13,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.judge import judge
@@ -121,6 +123,8 @@ def report(
     SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
     trained = as_model(model)
+    if hasattr(y, "columns"):
+        y = np.asarray(y) if len(y.columns) > 1 else np.asarray(y)[:, 0]
     examples, truth = _examples(trained, X), _plain(y)
     n = len(trained.source.validate(examples, trained.support.n_features))
     names = [str(i) for i in (range(n) if ids is None else ids)]

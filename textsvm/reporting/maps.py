@@ -48,9 +48,7 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
             chart.name(x, y, cut(name, _MOST_SYMBOLS), colour_of(code), shape_of(code))
     entries = [(f"{shape_of(code)} {name}", colour_of(code)) for code, name in enumerate(classes)]
     more = " The name of a class stands at the mean of its documents." if classes and not named else ""
-    sections.append(
-        card("Map of the documents", chart, entries, _COMPONENTS + more, wide=True, first=len(entries))
-    )
+    sections.append(card("Map of the documents", chart, entries, _COMPONENTS + more, wide=True))
     return [section for section in sections if section]
 
 

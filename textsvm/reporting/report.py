@@ -64,14 +64,9 @@ class Report:
     class_map: ClassMap | None = None  #: Of documents judged, or of a sample of them
     map_ids: Sequence[str] = ()  #: Names of the documents on the map
 
-    @property
-    def more(self) -> dict[str, Slices | SideBySide | LearningCurve]:
-        """Optional sections by name."""
-        sections = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
-        return {name: section for name, section in sections.items() if section is not None}
-
     def as_dict(self) -> Json:
         """JSON values."""
+        more = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
         values = {
             "title": self.title,
             **self.results.as_dict(),
@@ -81,7 +76,7 @@ class Report:
             ],
             "features": [features.as_dict() for features in self.features],
             **({"class_map": self.class_map.as_dict()} if self.class_map else {}),
-            **{name: section.as_dict() for name, section in self.more.items()},
+            **{name: section.as_dict() for name, section in more.items() if section is not None},
         }
         return to_json(values)
 
@@ -208,8 +203,6 @@ def explain_within_budget(
     kernel, support = model.kernel, model.support.documents
     if kernel is None or support is None or model.pieces is not None:
         return [None] * len(lengths)
-    if not len(lengths):
-        return []
     seconds = np.cumsum(kernel.attribution.seconds(lengths, support.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     first = take(texts, range(affordable))

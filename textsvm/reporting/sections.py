@@ -190,8 +190,7 @@ def _common_chart(
     chart = Chart(title, x, y, **({"width": WIDE, "height": 280} if wide else {}))
     for i, (xs, ys) in enumerate(curves, 1):
         chart.line(xs, ys, f"c{i}")
-    entries = [(name, f"c{i}") for i, name in enumerate(names, 1)]
-    return card(title, chart, entries, note, wide, first=len(entries))
+    return card(title, chart, [(name, f"c{i}") for i, name in enumerate(names, 1)], note, wide)
 
 
 def _disagreements(models: SideBySide) -> str:

@@ -39,7 +39,7 @@ from textsvm.training.fold_grams import fold_scores, solve_folds
 from textsvm.training.folds import make_folds, n_together
 from textsvm.training.targets import Target
 from textsvm.training.thresholds import mean_values
-from textsvm.training.train import prepare, read_training_data
+from textsvm.training.train import on_columns, prepare, read_training_data
 
 #: Number of nearest texts that vote, and the power of the kernel values in their weights.
 VOTES = ((10, 1), (30, 2), (100, 3))
@@ -175,6 +175,8 @@ def doubts(
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
     examples, target, _ = read_training_data(settings, texts, labels, None, groups=groups)
     folds = make_folds(cv, target, random_state=random_state)
+    if is_default(settings.kernel):
+        settings = on_columns(settings, examples)
     if is_default(settings.kernel):
         settings = replace(settings, kernel=plain_kernel(as_texts(examples)))
     leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves

@@ -16,6 +16,8 @@ from textsvm.training.train import unfinished
 
 AREAS = {"roc_auc", "average_precision"}  #: Metrics that take longer than all other metrics together.
 
+SPELLINGS = {"f1_macro": "macro_f1", "f1_micro": "micro_f1", "matthews_corrcoef": "mcc"}  #: scikit-learn's
+
 
 def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[str]:
     """Validated names of metrics; all metrics for None."""
@@ -25,7 +27,7 @@ def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[st
     values = scores(truth, truth, np.zeros(shape), classes, areas=False)
     if metrics is None:
         return list(values)
-    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    names = [SPELLINGS.get(name, name) for name in ([metrics] if isinstance(metrics, str) else metrics)]
     for name in names:
         if name not in values:
             raise InputError(f"metric {name!r} is not one of {', '.join(values)}")

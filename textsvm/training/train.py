@@ -212,7 +212,9 @@ def read(
 ) -> TrainingState:
     """Check the inputs, and state the learning problem."""
     calibration = settings if isinstance(settings, CalibrationSettings) else None
-    of_machines = _on_columns(settings.machine, X)
+    of_machines = settings.machine
+    if not isinstance(of_machines, ClassifierSettings) and of_machines.kernel == type(of_machines)().kernel:
+        of_machines = on_columns(of_machines, X)  # a default kernel that nobody chooses
     examples, target, weight = read_training_data(of_machines, X, y, sample_weight, groups=groups)
     problem = problem_of(of_machines, target, np.arange(len(examples)), weight)
     if isinstance(of_machines, ClassifierSettings) and of_machines.scoring != "accuracy":
@@ -249,12 +251,9 @@ def read_training_data(
     return examples, target, weight
 
 
-def _on_columns(settings: AnySettings, X: object) -> AnySettings:
-    """Settings with a kernel on the columns of a table in place of a default kernel that nobody chooses."""
-    if isinstance(settings, ClassifierSettings) or settings.kernel != type(settings)().kernel:
-        return settings
-    table = table_of_texts(X)
-    if table is None:
+def on_columns(settings: AnySettings, X: object) -> AnySettings:
+    """Settings with a kernel on each column of texts of a table, and on its other columns."""
+    if (table := table_of_texts(X)) is None:
         return settings
     numbers = [name for name in table.names if name not in table.text_names]
     kernel = sum_on_columns(table.text_names, [numbers], None, settings.encoder)
