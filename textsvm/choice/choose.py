@@ -180,6 +180,12 @@ class Weighing:
         read = kernel.structure.read(self.encoded(kernel))
         return kernel.fit(read).rows(read, devices.select("cpu")).gram()
 
+    def gram_of_strings(self, kernel: Kernel) -> Floats32:
+        """The kernel matrix of the examples for a kernel of strings, whose features are counted once."""
+        features, cpu = without_odds(kernel).features, devices.select("cpu")
+        counted = features.count_terms(self.encoded(kernel), cpu)
+        return features.counted_rows(counted, np.arange(len(self.rows)), cpu).gram()
+
     def joined(
         self, default: Candidate, of: Callable[[tuple[str, ...]], Candidate]
     ) -> tuple[Candidate, Floats32]:
@@ -188,13 +194,13 @@ class Weighing:
         `of` makes the default for some of the columns.
         """
         plain = default.plain if default.columns else 0.0  # the weights of other kernels hardly depend on it
-        gram = self.gram(replace(default, parts=(), plain=plain).kernel())
+        gram = self.gram_of_strings(replace(default, parts=(), plain=plain).kernel())
         for name in default.columns[1:] and default.columns:
             columns = tuple(other for other in default.columns if other != name)
             if not columns:
                 break
             fewer = replace(of(columns), parts=default.parts)
-            without = self.gram(replace(fewer, parts=()).kernel())
+            without = self.gram_of_strings(replace(fewer, parts=()).kernel())
             if _gain(self.margins(gram), self.margins(without)) > 0:
                 default, gram = fewer, without
         return default, gram

@@ -50,10 +50,11 @@ class Leak:
         return {"share": self.share, "pairs": [list(pair) for pair in pairs]}
 
 
-def check_bound(bound: object) -> None:
-    """Raise InputError unless 0 < bound <= 1."""
+def check_bound(bound: object) -> float:
+    """Least kernel value of near-duplicates, which may differ from 1 by rounding; 0 < bound <= 1."""
     if not is_number(bound) or not 0 < bound <= 1:
         raise InputError(f"the bound of near-duplicates must be above 0 and at most 1, got {bound!r}")
+    return min(float(bound), 1 - 1e-5)
 
 
 def near_duplicates(gram: Gram, bound: float = ALIKE, progress: Progress | None = None) -> Ints:
@@ -61,21 +62,19 @@ def near_duplicates(gram: Gram, bound: float = ALIKE, progress: Progress | None 
 
     `bound` is the least normalised kernel value of near-duplicates, above 0 and at most 1.
     """
-    check_bound(bound)
-    return groups_of(gram.n, (pairs[:2] for pairs in similar_pairs(gram, _least(bound), progress)))
+    return groups_of(gram.n, (pairs[:2] for pairs in similar_pairs(gram, check_bound(bound), progress)))
 
 
 def find_leaks(
     gram: Gram, folds: Sequence[Fold], bound: float = ALIKE, progress: Progress | None = None
 ) -> list[Leak]:
     """Test documents with a near-duplicate in the training part, fold by fold."""
-    check_bound(bound)
-    part = np.zeros((len(folds), gram.n), np.int8)  # 1 train, 2 test
+    least, part = check_bound(bound), np.zeros((len(folds), gram.n), np.int8)  # 1 train, 2 test
     for number, (train, test) in enumerate(folds):
         part[number, train], part[number, test] = 1, 2
     nearest = np.full(part.shape, -1)
     best = np.zeros(part.shape)
-    for first, second, value in similar_pairs(gram, _least(bound), progress):
+    for first, second, value in similar_pairs(gram, least, progress):
         order = np.argsort(value, kind="stable")
         first, second, value = first[order], second[order], value[order]
         for number in range(len(folds)):
@@ -111,14 +110,13 @@ def held_out_leak(
     if kernel is None:
         return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
     assert isinstance(reader, Source)
-    bound = kernel.structure.alike if bound is None else bound
-    check_bound(bound)
+    least = check_bound(kernel.structure.alike if bound is None else bound)
     device, n_features = select(trained.device), trained.support.n_features
     with trained.at_work(device):
         documents = reader.encode(reader.validate(training, n_features), None)
         others = kernel.structure.read(reader.encode(reader.validate(held, n_features), documents))
         nearest, best = most_similar(kernel, kernel.structure.read(documents), others, device, progress)
-    leaked = np.flatnonzero(best >= _least(bound))
+    leaked = np.flatnonzero(best >= least)
     return Leak(leaked, nearest[leaked], best[leaked], len(leaked) / max(1, len(others)))
 
 
@@ -135,8 +133,3 @@ def leakage_message(
         f"trained on a near-duplicate (normalised kernel value of {bound:g} or more; up to {worst:.1%} of a "
         f"test part), which flatters the result; {remedy}"
     )
-
-
-def _least(bound: float) -> float:
-    """Equal documents may differ from 1 by float32 rounding."""
-    return min(float(bound), 1 - 1e-5)

@@ -43,38 +43,28 @@ def problem_of(
     `target` and `sample_weight`, shape (n,), are of all n examples; class weights count these rows only.
     Labels that none or all of the rows have are left out.
     """
-    if isinstance(settings, ClassifierSettings):
-        return classification(settings, target, index, sample_weight)
     weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
     if isinstance(settings, MultilabelSettings):
         return Labelling(index, target.values[index], float(settings.C), weight)
-    if not weight.any():
-        raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
-    if isinstance(settings, NoveltySettings):
-        return OneClass(index, float(settings.nu), weight)
-    assert isinstance(settings, RegressionSettings)
-    return Regression(index, target.values[index], float(settings.C), weight, float(settings.epsilon))
-
-
-def classification(
-    settings: ClassifierSettings, target: Target, index: Ints, sample_weight: Floats | None
-) -> Classification:
-    """`problem_of` for a classifier."""
+    if not isinstance(settings, ClassifierSettings):
+        if not weight.any():
+            raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
+        if isinstance(settings, NoveltySettings):
+            return OneClass(index, float(settings.nu), weight)
+        assert isinstance(settings, RegressionSettings)
+        return Regression(index, target.values[index], float(settings.C), weight, float(settings.epsilon))
     assert target.classes is not None
     codes = target.values[index]
-    weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
     totals: Floats = np.bincount(codes, weight, len(target.classes)).astype(np.float64)
     if (a := first_true(totals == 0)) is not None:
         weightless = (codes == a).any()
         why = "sample_weight is zero for all of its documents" if weightless else "it has no document"
         raise InputError(f"there is nothing to learn the class {target.classes[a]!s} from: {why}")
     factors = class_factors(settings.class_weight, target.classes, totals)
-    weight, loss = weight * factors[codes], settings.loss or "hinge"
+    C, loss, weight = float(settings.C), settings.loss or "hinge", weight * factors[codes]
     strategy = settings.multiclass.partition(":")[0]
     levels = levels_of(settings.multiclass, target.classes) if strategy == "ordered" else None
-    return Classification(
-        index, codes, len(target.classes), float(settings.C), weight, strategy, loss, levels
-    )
+    return Classification(index, codes, len(target.classes), C, weight, strategy, loss, levels)
 
 
 def levels_of(multiclass: str, classes: AnyArray) -> Ints:
