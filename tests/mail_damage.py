@@ -44,7 +44,8 @@ def restore(folder, files):
 
 def decisions(folder):
     with Filter(folder) as opened:
-        return [(each.kind, each.score, each.value) for each in (opened.decide(*probe) for probe in PROBES)]
+        decisions = [opened.model().decide(*probe) for probe in PROBES]
+        return [(each.kind, each.score, each.value) for each in decisions]
 
 
 def status(folder):

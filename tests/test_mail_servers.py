@@ -150,6 +150,15 @@ def test_a_small_message_sets_no_limit_for_the_next(between):
     assert len(next.kept) == 2
 
 
+@pytest.mark.parametrize("size", ["SIZE=1000", "SIZE=0", "SIZE=900000"])
+def test_a_message_that_is_larger_than_its_size_is_handed_on(size, between):
+    """RFC 1870, 6.3, permits it, and Postfix takes it; 552 would return it to its sender for good."""
+    line, next, _ = between
+    large = crlf(HAM) + b"0123456789\r\n" * 450_000
+    assert line.sendmail("a@example.org", ["b@example.org"], large, [size]) == {}
+    assert len(next.kept[0][2]) > len(large)
+
+
 def test_a_milter_client_that_stops_within_a_large_message_ends_its_turn(monkeypatch, tmp_path):
     monkeypatch.setattr(mail_servers, "CLIENT_TIMEOUT", 0.3)
     part = b"B" + b"x" * 1_000_000
