@@ -131,7 +131,7 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy, the share of texts with the right class; "unsure" counts as wrong."""
         right = np.asarray(self.predict(X), object) == np.ravel(np.asarray(y, object))
-        return float(np.average(right, weights=sample_weight))
+        return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)))
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets, see `textsvm.model.trained.TrainedModel.predict_set`."""

@@ -357,8 +357,8 @@ def as_model(model: Any) -> TrainedModel:
     if isinstance(model, TrainedModel):
         return model
     if not is_ours(model):
-        remedy = "; give its best_estimator_" * hasattr(model, "best_estimator_")
-        remedy += "; give pipeline[-1], and what its other steps return" * hasattr(model, "steps")
+        ways = {"best_estimator_": "best_estimator_", "steps": "last step, and what its other steps return"}
+        remedy = "".join(f"; give its {way}" for name, way in ways.items() if hasattr(model, name))
         expected = "expected a model of textsvm, such as SVC or the result of load"
         raise InputError(f"{expected}, got {type(model).__name__}{remedy}")
     model.require_fitted()

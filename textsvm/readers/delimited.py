@@ -23,7 +23,7 @@ from zipfile import ZipFile
 
 from textsvm.errors import InputError, first_few
 from textsvm.readers.charsets import decode
-from textsvm.readers.corpus import USUAL, NumberCell, ReadOptions
+from textsvm.readers.corpus import MISSING, USUAL, NumberCell, ReadOptions, is_value
 from textsvm.readers.files import HEAD, MAX_LINE, File, Problems, iterate_lines
 
 DELIMITERS = ",;\t|"
@@ -42,6 +42,11 @@ _LONGEST_NAME = 40  #: Symbols of a column below titles
 _FEW_ROWS = 9  #: Rows whose cells in quotes may be chance
 #: Cells of Excel's XML with errors, formulas without a value, and hidden rows.
 _ODD_CELL = re.compile(rb'<c [^>]*t="e"|</f>(<v ?/>|<v></v>)?</c>|<row [^>]*hidden="(1|true)"')
+#: Types and roles of columns in the further lines of Orange's header.
+_ORANGE_LINES = re.compile(
+    "((s|string|d|discrete|c|continuous|t|time)\0)+((class|m|meta|i|ignore|w|weight)?\0)+"
+)
+ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
 USUAL_NAMES = frozenset(name for names in USUAL.values() for name in names)
 
 
@@ -89,6 +94,24 @@ class InvalidRow:
 
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
 CellRow = tuple[int, int, Cells]
+
+
+def n_header_lines(rows: Sequence[Cells], names: Sequence[str]) -> int:
+    """Number of the first rows that are further lines of the header, as types or the questions of a survey.
+
+    They have Qualtrics' ids, types and roles of Orange, or words in all of several columns of numbers or
+    dates; not the header again.
+    """
+    if _ORANGE_LINES.fullmatch("".join(f"{cell}\0" for row in rows[:2] for cell in row)):
+        return 2
+    for n, row in enumerate(rows[:2], 1):
+        if any(cell.startswith('{"ImportId"') for cell in row):
+            return n
+    if len(rows) < ROWS_FOR_NAMES or 2 * len({*names} & {*rows[0]}) > len(names):
+        return 0
+    above = [cell for cell, *below in zip(*rows, strict=False) if all(map(is_value, below))]
+    words = all(re.search(r"[^\W\d_]", x) and not is_value(x) and x.lower() not in MISSING for x in above)
+    return int(len({*above}) > 1 and words)
 
 
 def header_format(head: str, options: ReadOptions) -> str | None:

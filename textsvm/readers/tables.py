@@ -29,7 +29,6 @@ from textsvm.readers.corpus import (
     FOOTNOTE,
     HEADER_AGAIN,
     HEADER_LINE,
-    MISSING,
     NO_DOCUMENTS,
     SWAPPED,
     TOTALS,
@@ -44,12 +43,12 @@ from textsvm.readers.corpus import (
     Row,
     grouping,
     is_number,
-    is_value,
     parse_number,
     parse_weight,
     split_label,
 )
 from textsvm.readers.delimited import (
+    ROWS_FOR_NAMES,
     TITLES,
     USUAL_NAMES,
     CellRow,
@@ -58,6 +57,7 @@ from textsvm.readers.delimited import (
     SourceRow,
     TableForm,
     header_format,
+    n_header_lines,
 )
 from textsvm.readers.files import ARROW, OFFICE, ZIP, File, check_expansion, iterate_lines, with_progress
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
@@ -72,9 +72,6 @@ _ATTRIBUTE = re.compile(
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
 #: Name of a column of Orange with its role (class, meta, ignored, weight) and type, as in mS#Text.
 _ORANGE = re.compile("([cmiw]?)([CDST]?)#(.+)")
-_ORANGE_LINES = re.compile(
-    "((s|string|d|discrete|c|continuous|t|time)\0)+((class|m|meta|i|ignore|w|weight)?\0)+"
-)
 _ORANGE_TYPES = {"S": "text", "C": "numbers"}
 #: Tag of a line of RIS or EndNote, and its value; tags of titles and abstracts.
 _TAG = re.compile(r"(?:([A-Z][A-Z0-9])  -|(%\S))(?: (.*))?$")
@@ -86,7 +83,6 @@ _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _RENAME = "rename one, or name it by its number"
 _LETTER = re.compile(r"[^\W\d_]")
 SAMPLE = 200_000  #: Cells of columns that are not read in which groups are looked for
-_ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
 _NUMBER_NAMES = (*USUAL["id"], "nr", "no", "index")  #: Names of a column of numbers that rows begin with
 _LOOKAHEAD = 1000  #: Rows in which the first label of a table without a header must occur again
 _SUFFIXES = {**TABLE_SUFFIXES, ".arff": "arff", ".arrow": "arrow", ".feather": "arrow"}
@@ -622,7 +618,7 @@ def _table(
     above, start, rows = _header_row(file, rows, options, problems)
     first = [" ".join(cell.split()) for cell in start[2]]
     first = [bare if (bare := cell.lstrip("# ")).lower() in USUAL_NAMES else cell for cell in first]
-    peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
+    peeked = list(islice(rows, min(ROWS_FOR_NAMES, file.lookahead_rows or ROWS_FOR_NAMES)))
     rows, lookahead, below = chain(peeked, rows), list[CellRow](), [cells for *_, cells in peeked]
     types = [_ORANGE.fullmatch(cell) for cell in first]
     if of_orange := any(match and (match[1] or match[2]) for match in types) and options.header is not False:
@@ -640,7 +636,7 @@ def _table(
     names = _unique_names(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(first).items() if headed and name and count > 1}
     text = "".join(row.raw for *_, row in [*above, start]) if headed else ""
-    n_further = _n_header_lines(below, names) if headed else 0
+    n_further = n_header_lines(below, names) if headed else 0
     source = TableForm(file, names, start[1] if headed else 0, text, **form)
 
     def named_rows() -> Iterator[NamedRow]:
@@ -664,24 +660,6 @@ def _table(
     ahead = lookahead or peeked
     table = TableRows(names, headed, named_rows(), unit, first, repeated, ahead, separator=separator)
     return replace(table, typed=typed)
-
-
-def _n_header_lines(rows: Sequence[Cells], names: Sequence[str]) -> int:
-    """Number of the first rows that are further lines of the header, as types or the questions of a survey.
-
-    They have Qualtrics' ids, types and roles of Orange, or words in all of several columns of numbers or
-    dates; not the header again.
-    """
-    if _ORANGE_LINES.fullmatch("".join(f"{cell}\0" for row in rows[:2] for cell in row)):
-        return 2
-    for n, row in enumerate(rows[:2], 1):
-        if any(cell.startswith('{"ImportId"') for cell in row):
-            return n
-    if len(rows) < _ROWS_FOR_NAMES or 2 * len({*names} & {*rows[0]}) > len(names):
-        return 0
-    above = [cell for cell, *below in zip(*rows, strict=False) if all(map(is_value, below))]
-    words = all(_LETTER.search(x) and not is_value(x) and x.lower() not in MISSING for x in above)
-    return int(len({*above}) > 1 and words)
 
 
 def _begin_with_names(header: Sequence[str], rows: Sequence[Cells], delimiter: str | None) -> bool:
