@@ -191,7 +191,7 @@ def test_helpers_name_the_model_of_a_search_and_of_a_pipeline():
     with pytest.raises(InputError, match="GridSearchCV; give its best_estimator_"):
         report(search, TEXTS, LABELS)
     pipeline = make_pipeline(FunctionTransformer(), SVC(Spectrum(2))).fit(TEXTS, LABELS)
-    with pytest.raises(InputError, match=r"Pipeline; give pipeline\[-1\]"):
+    with pytest.raises(InputError, match="Pipeline; give its last step"):
         explain(pipeline, TEXTS)
     with pytest.raises(InputError, match="expected SVC, SVR or MultilabelSVC, got Pipeline"):
         cross_validate(pipeline, TEXTS, LABELS)

@@ -119,7 +119,7 @@ def _no_text(i: int, value: object) -> InputError:
             f"document {i} is missing, not a string; drop such rows, or fill them with fillna('')"
         )
     if isinstance(value, list | tuple | np.ndarray):
-        instead = "join tokens by ' '.join(tokens); rows of numbers need a kernel of vectors, as Gaussian()"
+        instead = "join tokens by ' '.join(tokens); take a kernel of vectors, such as Gaussian(), for numbers"
     elif isinstance(value, bytes):
         instead = "decode it with .decode()"
     else:
