@@ -102,10 +102,10 @@ def test_mail_goes_on_with_the_decision(between):
     assert next.kept[3][0] in ("", "<>", None)
 
 
-def data_answers(line, recipients, data):
+def data_answers(line, recipients, data, options=()):
     """The answers to DATA: one for each recipient by LMTP."""
     line.ehlo_or_helo_if_needed()
-    line.mail("a@example.org")
+    line.mail("a@example.org", options)
     for each in recipients:
         line.rcpt(each)
     assert line.docmd("DATA")[0] == 354
@@ -231,15 +231,18 @@ def test_the_end_waits_for_the_answer_to_a_message_that_went_on(protocol, tmp_pa
 
 @pytest.mark.parametrize("protocol", ["smtp", "lmtp"])
 def test_large_messages_take_turns(protocol, tmp_path):
-    """Small ones, and the first without SIZE=, wait for none of them."""
+    """Small ones wait for none of them; a large message does, whatever SIZE its sender has said."""
     pytest.importorskip("aiosmtpd")
     taken, go, lmtp, port = threading.Event(), threading.Event(), protocol == "lmtp", free_port()
     connect = smtplib.LMTP if lmtp else smtplib.SMTP
     large = crlf(HAM) + b"0123456789\r\n" * 100_000
 
     class Slow(Next):
+        n_large = 0
+
         async def handle_DATA(self, server, session, envelope):
             if len(envelope.content) > 1_000_000:
+                self.n_large += 1
                 taken.set()
                 await asyncio.to_thread(go.wait, 20)
             return await super().handle_DATA(server, session, envelope)
@@ -248,9 +251,9 @@ def test_large_messages_take_turns(protocol, tmp_path):
         with connect("127.0.0.1", port, timeout=20) as line:
             return line.sendmail("a@example.org", ["b@example.org"], data)
 
-    def send_without_size(data):
+    def answers(data, size=""):
         with connect("127.0.0.1", port, timeout=20) as line:
-            return data_answers(line, ["b@example.org"], data)
+            return data_answers(line, ["b@example.org"], data, [f"SIZE={size}"] * bool(size))
 
     kept = Slow()
     with (
@@ -260,14 +263,14 @@ def test_large_messages_take_turns(protocol, tmp_path):
     ):
         first = pool.submit(send, large)
         assert taken.wait(20)
-        waiting = pool.submit(send, large)
-        assert send_without_size(crlf(SPAM)) == [250]
+        waiting = [pool.submit(send, large), *(pool.submit(answers, large, size) for size in ("", "1000"))]
+        assert answers(crlf(SPAM)) == [250]
         assert [send(crlf(UNSURE)) for _ in range(20)] == [{}] * 20
         assert len(kept.kept) == 21
-        assert not waiting.done()
+        assert kept.n_large == 1
         go.set()
-        assert first.result(20) == waiting.result(20) == {}
-        assert len(kept.kept) == 23
+        assert [message.result(20) for message in (first, *waiting)] == [{}, {}, [250], [250]]
+        assert len(kept.kept) == 25
 
 
 @pytest.mark.slow

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import smtplib
 import socket
 import struct
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +39,26 @@ _STEPS = 0x34F | _NO_ANSWER_TO_FIELDS | _NO_ANSWER_TO_BODY
 _MAX_PACKET = 1 << 21  #: Bytes; parts of the body have at most 1 MB
 NEXT_TIMEOUT = 60.0  #: Seconds that the next server may take for an answer
 _LATER = "451 4.3.0 {}"
-_SIZE = re.compile(r"SIZE=[0-9]{1,15}", re.IGNORECASE)
+
+
+class _InTurn:
+    """Reader of a message that waits for its turn when it is large, whatever SIZE its sender has said."""
+
+    def __init__(self, reader: asyncio.StreamReader, turn: asyncio.Lock) -> None:
+        self.read = reader.read
+        self._reader, self._turn = reader, turn
+        self._n_bytes, self._has_turn = 0, False
+
+    async def readuntil(self, separator: bytes) -> bytes:
+        line = await self._reader.readuntil(separator)
+        self._n_bytes += len(line)
+        if self._n_bytes > LARGE and not self._has_turn:
+            self._has_turn = await self._turn.acquire()
+        return line
+
+    def end(self) -> None:
+        if self._has_turn:
+            self._turn.release()
 
 
 async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Close:
@@ -58,12 +76,14 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
 
         async def smtp_DATA(self, arg: str) -> None:
-            """Receive and hand on a message; large messages in turn, some of unknown size at a time."""
-            sizes = [int(word[5:]) for word in self.envelope.mail_options if _SIZE.fullmatch(word)]
-            turn = server.whole_large_message if sizes else server.unsized_turns
-            # The size is an estimate, and a larger message is taken (RFC 1870, 6.3), as Postfix does.
-            async with nullcontext() if sizes and 0 < sizes[0] <= LARGE else turn:
+            """Receive and hand on a message; large messages in turn."""
+            reader, data = self._reader, _InTurn(self._reader, server.whole_large_message)
+            self._reader = data
+            try:
                 await super().smtp_DATA(arg)
+            finally:
+                self._reader = reader
+                data.end()
 
     loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, server)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}

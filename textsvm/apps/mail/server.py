@@ -98,7 +98,6 @@ class Server:
         self._clients: dict[_Client, None] = {}  # in the order of their connection
         self._next_part = asyncio.Lock()  # held for a step, before the next part of a large message
         self.whole_large_message = asyncio.Lock()  #: Of a mail server, from its receipt to its answer
-        self.unsized_turns = asyncio.Semaphore(8)  #: Of messages whose size their sender does not say
         self._held = self._lessons = 0  # bytes of all messages; lessons that wait
         self._refreshed = 0.0  # time of the last refresh
 
