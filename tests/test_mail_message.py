@@ -4,6 +4,7 @@ import base64
 import quopri
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -425,6 +426,17 @@ def test_reading_and_marking_a_mail_needs_the_standard_library_alone():
     code = "import sys, textsvm.apps.mail.message, textsvm.apps.mail.raw_message; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert not {b"numpy", b"numba", b"tarfile", b"typer"} & {*done.stdout.split()}
+
+
+def test_a_large_blank_message_is_empty_without_a_copy():
+    data = b" " * (8 << 20)
+    tracemalloc.start()
+    try:
+        assert RawMessage(data).is_empty
+        assert not RawMessage(data + b"a").is_empty
+        assert tracemalloc.get_traced_memory()[1] < len(data) + (4 << 20)  # `data + b"a"` is a copy
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("declared", "displayed"), [

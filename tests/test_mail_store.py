@@ -235,6 +235,13 @@ def test_what_is_no_mail_is_not_learnt(name, store):
         assert opened.classify(NO_MAILS[name]).kind in ("spam", "ham", "unsure")
 
 
+@pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+def test_mail_of_another_charset_is_learnt(charset, store):
+    bom = "\ufeff" if charset == "utf-16-le" else ""
+    with Filter(store) as opened:
+        assert opened.learn(f"{bom}Subject: prize\n\ncash\n".encode(charset), "spam")
+
+
 def test_a_kind_is_spam_or_ham_or_the_name_of_a_category(store):
     with Filter(store) as opened, pytest.raises(InputError, match="got 'Eggs!'"):
         opened.learn(mail("ham", 1), "Eggs!")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
-from string import ascii_lowercase
+from string import ascii_letters, ascii_lowercase
 
 from textsvm.errors import InputError
 
@@ -69,8 +69,9 @@ _LETTERS = {
 _TOKEN = re.compile(r"(?<![A-Za-z\x80-\uffff])[A-Za-z]*[\x80-\uffff][A-Za-z\x80-\uffff]*")
 _AROUND = re.compile("^[„“‚‘’«»–—•…©®°§€£¿¡×÷±\xa0]+|[”“’‘»«…–—•°²³ªº®™€½¼¾×\xa0]+$")
 _WITHIN = re.compile("[’‘–—…·\xa0]+")
-#: Word with a character of UTF-8 in two to four of Windows-1252.
-_TWICE = re.compile("[A-Za-z]*[Â-ô][\x80-¿€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ][\\w\x80-¿€-™]*")
+#: Letters of UTF-8 in two characters of Windows-1252, and quotation marks and dashes in three, with more of
+#: the word. The first character is rare elsewhere; É® and other pairs are not.
+_TWICE = re.compile("(?:Ã[\x80-¿€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[œ\x9d™˜“”¦])[\\w\x80-¿€-™]*")
 _LEAST_GAIN = 0.1  #: Least share of the words that another charset must explain in addition
 _MOST_TOKENS = 1000  #: Distinct words by which a charset is judged
 
@@ -153,8 +154,10 @@ def encoded_twice(source: str, texts: Sequence[str]) -> Iterator[str]:
     """A warning if a twentieth of the texts have words in UTF-8 that was read as Windows-1252 (StÃ¶rung)."""
     pairs = list[tuple[str, str]]()
     for match in filter(None, map(_TWICE.search, texts)):
+        before = match.string[: match.start()]
+        word = before[len(before.rstrip(ascii_letters)) :] + match[0]
         with suppress(UnicodeError):
-            pairs.append((match[0], match[0].encode("cp1252").decode()))
+            pairs.append((word, word.encode("cp1252").decode()))
     if 20 * len(pairs) >= len(texts) and pairs[1:]:
         word, right = pairs[0]
         yield f"{source} has {word} for {right}: UTF-8 that was read as Windows-1252; export it again"

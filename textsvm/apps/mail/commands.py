@@ -150,7 +150,7 @@ def learn(
         for _, data in read_messages(files, skipped):
             message = RawMessage(data)
             n += 1
-            empty += not message.has_header
+            empty += message.is_empty
             yield message
             done += len(data)
             console.stage("learn", min(done, size), size)

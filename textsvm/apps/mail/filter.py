@@ -205,7 +205,7 @@ class Filter(AbstractContextManager["Filter"]):
 
         def lessons() -> Iterator[Lesson]:
             for raw in map(RawMessage.of, messages):
-                problem = problem_of("", raw.data) if raw.has_header else NO_HEADER
+                problem = NO_HEADER if raw.is_empty else problem_of("", raw.data)
                 problems.add(problem)
                 if not problem:
                     message = self.read(raw)

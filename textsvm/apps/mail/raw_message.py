@@ -80,6 +80,12 @@ class RawMessage:
         """The message itself, or of bytes."""
         return data if isinstance(data, RawMessage) else cls(data)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the message has no header field and no text."""
+        pieces = range(self.start, len(self.data), _CHUNK)  # a large message is not copied
+        return not self.has_header and not any(self.data[i : i + _CHUNK].strip() for i in pieces)
+
     def _header_end(self) -> int:
         limit = min(len(self.data), self.start + MAX_HEADER)
         empty = _EMPTY.search(self.data, self.start, limit)
