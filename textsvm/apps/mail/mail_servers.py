@@ -19,7 +19,7 @@ from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
 from textsvm.apps.mail.server import CLIENT_TIMEOUT, LARGE, STOP_TIMEOUT, clear_socket, listen_tcp
@@ -74,6 +74,7 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
 
     class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
+        _reader: Any  # of aiosmtpd
 
         async def smtp_DATA(self, arg: str) -> None:
             """Receive and hand on a message; large messages in turn."""
