@@ -260,7 +260,8 @@ PAGE = """
 const given = JSON.parse(require("fs").readFileSync(0, "utf8")), elements = new Map(), listeners = [];
 const element = () => ({
   value: "", textContent: "", style: {}, hidden: false, children: [],
-  append() {}, cloneNode: element, closest: element, createTHead: element, createTBody: element,
+  append() {}, appendChild: element, cloneNode: element, closest: element,
+  createTHead: element, createTBody: element,
   insertRow: element, replaceChildren(...nodes) { this.children = nodes; },
   addEventListener(kind, listener) { if (kind === "input") listeners.push(listener); },
 });

@@ -193,7 +193,7 @@ def test_as_many_requests_wait_as_are_allowed(most):
         service = Service({}, RequestLimits(max_requests=most), print, Hosts())
         service._link, release = object(), asyncio.Event()
 
-        async def ask(link, body):
+        async def ask(link, body, since):
             await release.wait()
             return HttpAnswer(200, b"{}")
 

@@ -1755,9 +1755,9 @@ def test_the_worker_hears_of_requests_that_are_given_up(monkeypatch):
         link.connection_made(
             SimpleNamespace(get_pipe_transport=lambda _: pipe, kill=lambda: killed.append(True))
         )
-        early = link.ask(PREDICT, b"{}")
+        early = link.ask(PREDICT, b"{}", 0.0)
         clock.monotonic = lambda: 5.0
-        late = link.ask(PREDICT, b"{}")
+        late = link.ask(PREDICT, b"{}", 5.0)
         link.pipe_data_received(1, FRAME.pack(0, PROGRESS_NUMBER, 0))  # the worker is at work
         written.clear()
         clock.monotonic = lambda: 11.0
