@@ -19,6 +19,7 @@ from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
@@ -41,26 +42,6 @@ NEXT_TIMEOUT = 60.0  #: Seconds that the next server may take for an answer
 _LATER = "451 4.3.0 {}"
 
 
-class _InTurn:
-    """Reader of a message that waits for its turn when it is large, whatever SIZE its sender has said."""
-
-    def __init__(self, reader: asyncio.StreamReader, turn: asyncio.Lock) -> None:
-        self.read = reader.read
-        self._reader, self._turn = reader, turn
-        self._n_bytes, self._has_turn = 0, False
-
-    async def readuntil(self, separator: bytes) -> bytes:
-        line = await self._reader.readuntil(separator)
-        self._n_bytes += len(line)
-        if self._n_bytes > LARGE and not self._has_turn:
-            self._has_turn = await self._turn.acquire()
-        return line
-
-    def end(self) -> None:
-        if self._has_turn:
-            self._turn.release()
-
-
 async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Close:
     """Listen at 127.0.0.1:port as a content filter before `next`; return the function that stops it.
 
@@ -77,14 +58,24 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
         _reader: Any  # of aiosmtpd
 
         async def smtp_DATA(self, arg: str) -> None:
-            """Receive and hand on a message; large messages in turn."""
-            reader, data = self._reader, _InTurn(self._reader, server.whole_large_message)
-            self._reader = data
+            """Receive and hand on a message, which waits for its turn if it is large, whatever its SIZE."""
+            reader, turn, n_bytes, has_turn = self._reader, server.whole_large_message, 0, False
+
+            async def readuntil(separator: bytes) -> bytes:
+                nonlocal n_bytes, has_turn
+                line: bytes = await reader.readuntil(separator)
+                n_bytes += len(line)
+                if n_bytes > LARGE and not has_turn:
+                    has_turn = await turn.acquire()
+                return line
+
+            self._reader = SimpleNamespace(read=reader.read, readuntil=readuntil)
             try:
                 await super().smtp_DATA(arg)
             finally:
                 self._reader = reader
-                data.end()
+                if has_turn:
+                    turn.release()
 
     loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, server)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
