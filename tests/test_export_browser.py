@@ -261,13 +261,11 @@ def test_answer_is_above_the_fold_of_a_phone(height, tmp_path, browser):  # noqa
 def test_page_lists_the_heaviest_features(tmp_path, visit):  # noqa: F811
     """Of the first classes, with the names and weights of the model, as text."""
     model = SVC(Spectrum((1, 4)), **CPU)
-    labels = [f"<b>class</b> {i % 14}" for i in range(28)]
-    page = visit(
-        made(model, labels, tmp_path, [f"{text} {i % 14}" for i, text in enumerate([*TEXTS, *TEXTS[:4]])])
-    )
+    labels = [f"<b>class</b> {i % 36}" for i in range(72)]
+    page = visit(made(model, labels, tmp_path, [f"{text} {i % 36}" for i, text in enumerate(TEXTS * 3)]))
     tops = plain_model(model).top
     assert page.locator("#grid h2").all_inner_texts() == [str(top.label) for top in tops[:12]]
-    assert "The first 12 of 14 classes." in page.locator("#features").inner_text()
+    assert "The first 12 of 36 classes." in page.locator("#features").inner_text()
     expected = [f"{f.text.replace(' ', '␣')} {f.weight:.2f}" for f in tops[0].features[:12]]
     assert page.locator("#grid section").first.locator("li").all_inner_texts() == expected
 

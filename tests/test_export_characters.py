@@ -355,12 +355,14 @@ def test_unigram_tokens_in_javascript(tmp_path):
     [
         ("words", {"byte_fallback": True}, "the tokenizer Unigram"),
         ("map", {}, r'"type": "Nmt"} in place of the component Precompiled or NFKC'),
+        ("apart", {}, r'Unigram that joins spaces \(Replace of " \{2,\}"\) and has'),
         ("twice", {}, "the tokenizer Unigram"),
         ("literal", {}, "the tokenizer Unigram"),
     ],
 )
 def test_unigram_tokenizers_that_cannot_be_exported(parts, changes, message, monkeypatch):
     monkeypatch.setitem(UNIGRAMS, "map", ([{"type": "NFKC"}, SPACE], METASPACE))
+    monkeypatch.setitem(UNIGRAMS, "apart", ([NMT, {"type": "Lowercase"}], METASPACE))
     monkeypatch.setitem(UNIGRAMS, "twice", ([NMT, SPACE, COMMA], METASPACE))
     monkeypatch.setitem(UNIGRAMS, "literal", ([SPACE], METASPACE))
     with pytest.raises(InputError, match=message):

@@ -183,7 +183,37 @@ def test_frames_of_labels_and_numbers_as_labels():
     assert unsure.score(TEXTS, numbers) == np.mean(right) < 1
     assert unsure.score(TEXTS[:2], pd.Series(numbers[:2]), [1, 3]) == np.average(right[:2], weights=[1, 3])
     model = SVC(Spectrum(2)).fit(TEXTS, LABELS)
-    assert report(model, TEXTS, pd.DataFrame({"label": LABELS})).results.n == len(TEXTS)
+    for frame in (pd.DataFrame({"label": LABELS}), np.array(LABELS)[:, None]):
+        assert report(model, TEXTS, frame).results.n == len(TEXTS)
+    for frame in (pd.DataFrame(index=range(24)), pd.DataFrame({"a": LABELS, "b": LABELS})):
+        with pytest.raises(InputError, match=r"there are 24 examples and (0|48) labels"):
+            report(model, TEXTS, frame)
+
+
+@pytest.mark.parametrize("reject", [None, (0.1, 0.9)])
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
+def test_scores_check_labels_and_weights_as_scikit_learn_does(reject):
+    numbers = (np.array(LABELS) == LABELS[0]).astype(int)
+    model = CalibratedSVC(SVC(Spectrum(2)), reject=reject).fit(TEXTS, numbers)
+    assert model.score(TEXTS, numbers.astype(float)) == np.mean(model.predict(TEXTS) == numbers)
+    for y, weights in (
+        (numbers[:1], None), (numbers[:20], None), (numbers, np.ones(20)), (numbers.astype(str), None),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"inconsistent numbers of samples|Mix of label input types"):
+            model.score(TEXTS, y, weights)
+    with pytest.raises((ValueError, ZeroDivisionError)):
+        model.score(TEXTS, numbers, np.zeros(24))
+
+
+@pytest.mark.parametrize("estimator", [OnlineSVC(p=2), SpectrumFeatures(p=2), SVC(Spectrum(2))])
+def test_columns_of_another_training_are_forgotten(estimator):
+    frame, names = pd.DataFrame({"text": TEXTS}), {"n_features_in_", "feature_names_in_"}
+    assert names <= set(vars(estimator.fit(frame, LABELS)))
+    if isinstance(estimator, OnlineSVC):
+        assert names <= set(vars(estimator.partial_fit(OTHERS, TRUTH)))
+        with pytest.raises(InputError, match="no column 'text'"):
+            estimator.predict(pd.DataFrame({"title": OTHERS}))
+    assert not names & set(vars(estimator.fit(TEXTS, LABELS)))
 
 
 def test_helpers_name_the_model_of_a_search_and_of_a_pipeline():
@@ -193,8 +223,14 @@ def test_helpers_name_the_model_of_a_search_and_of_a_pipeline():
     pipeline = make_pipeline(FunctionTransformer(), SVC(Spectrum(2))).fit(TEXTS, LABELS)
     with pytest.raises(InputError, match="Pipeline; give its last step"):
         explain(pipeline, TEXTS)
-    with pytest.raises(InputError, match="expected SVC, SVR or MultilabelSVC, got Pipeline"):
+    with pytest.raises(InputError, match=r"Pipeline is neither SVC .*; take scikit-learn's GridSearchCV"):
         cross_validate(pipeline, TEXTS, LABELS)
+    with pytest.raises(InputError, match=r"CalibratedSVC is neither SVC .*; tune its estimator"):
+        tune(CalibratedSVC(), TEXTS, LABELS, {"C": [1]})
+    with pytest.raises(InputError, match=r"metric \['accuracy', 'mcc'\] is not one of accuracy"):
+        tune(SVC(Spectrum(2)), TEXTS, LABELS, {"C": [1]}, metric=["accuracy", "mcc"])
+    with pytest.raises(InputError, match=r"metric \['mcc'\] is not one of accuracy"):
+        cross_validate(SVC(Spectrum(2)), TEXTS, LABELS, metrics=["accuracy", ["mcc"]])
     result = cross_validate(SVC(Spectrum(2)), TEXTS, LABELS, cv=2, metrics=["f1_macro", "macro_f1"])
     assert list(result.mean) == ["macro_f1"]
     assert tune(SVC(Spectrum(2)), TEXTS, LABELS, {"C": [1]}, cv=2, metric="f1_macro").metric == "macro_f1"

@@ -53,6 +53,7 @@ FEWEST = 600  #: Fewest texts of the trials
 WEIGHTS = (0.15, 0.3, 0.5)  #: Weights of a kernel beside the others that are compared
 MOST_WEIGHED = 500  #: Maximum number of texts on which these weights are compared
 RIDGE = 0.5  #: Ridge of the regressions by which they are compared
+ROUNDING = 1e-5  #: Above the gains of equal kernels, which are of float32 rounding (about 1e-7)
 FEW_WEIGHED = 50  #: Number of texts below which a standard error counts in proportion to their number
 GroupPair: TypeAlias = tuple[Ints | None, Ints | None]  #: Groups of the user, and of copies
 SCALES = (-3.0, 4.0)  #: Smallest and largest logarithm of the scale of decision values.
@@ -180,12 +181,6 @@ class Weighing:
         read = kernel.structure.read(self.encoded(kernel))
         return kernel.fit(read).rows(read, devices.select("cpu")).gram()
 
-    def gram_of_strings(self, kernel: Kernel) -> Floats32:
-        """The kernel matrix of the examples for a kernel of strings, whose features are counted once."""
-        features, cpu = without_odds(kernel).features, devices.select("cpu")
-        counted = features.count_terms(self.encoded(kernel), cpu)
-        return features.counted_rows(counted, np.arange(len(self.rows)), cpu).gram()
-
     def joined(
         self, default: Candidate, of: Callable[[tuple[str, ...]], Candidate]
     ) -> tuple[Candidate, Floats32]:
@@ -194,13 +189,13 @@ class Weighing:
         `of` makes the default for some of the columns.
         """
         plain = default.plain if default.columns else 0.0  # the weights of other kernels hardly depend on it
-        gram = self.gram_of_strings(replace(default, parts=(), plain=plain).kernel())
+        gram = self.gram(replace(default, parts=(), plain=plain).kernel())
         for name in default.columns[1:] and default.columns:
             columns = tuple(other for other in default.columns if other != name)
             if not columns:
                 break
             fewer = replace(of(columns), parts=default.parts)
-            without = self.gram_of_strings(replace(fewer, parts=()).kernel())
+            without = self.gram(replace(fewer, parts=()).kernel())
             if _gain(self.margins(gram), self.margins(without)) > 0:
                 default, gram = fewer, without
         return default, gram
@@ -279,11 +274,11 @@ def _weighed(classes: Ints) -> Ints:
 
 
 def _gain(margins: Floats, others: Floats) -> float:
-    """Lower bound of the gain of other margins in a smooth loss: the mean less its standard error."""
+    """Lower bound of the gain of other margins in a smooth loss: the mean less its error, and rounding."""
     losses = [scipy.special.expit(-own / max(np.abs(own).mean(), 1e-12)) for own in (margins, others)]
     gain = losses[0] - losses[1]
     errors = min(len(gain) / FEW_WEIGHED, 1)
-    return float(gain.mean() - errors * gain.std() / np.sqrt(len(gain)))
+    return float(gain.mean() - errors * gain.std() / np.sqrt(len(gain))) - ROUNDING
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:

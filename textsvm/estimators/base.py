@@ -124,7 +124,6 @@ class KernelEstimator(BaseEstimator):
 
     def _set_model(self, model: TrainedModel, X: Any) -> Self:
         """Hold a trained model, and the number and names of the columns of its examples."""
-        self.__dict__.pop("n_features_in_", None)
         set_columns(self, X)
         if model.support.n_features is not None:
             with _as_input_error():
@@ -226,7 +225,8 @@ class FixedKernelEstimator(KernelEstimator):
 
 def set_columns(estimator: Any, X: object) -> None:
     """Set `n_features_in_` and `feature_names_in_` for a table, which no other examples have."""
-    vars(estimator).pop("feature_names_in_", None)
+    for name in {"n_features_in_", "feature_names_in_"} & set(vars(estimator)):
+        delattr(estimator, name)
     if is_table(X):
         names = InputTable.of(X).names
         estimator.n_features_in_ = len(names)
@@ -237,7 +237,7 @@ def set_columns(estimator: Any, X: object) -> None:
 def require_columns(estimator: Any, X: object) -> None:
     """Raise InputError for a table without the only column of the training; kernels require several."""
     if is_table(X) and len(names := vars(estimator).get("feature_names_in_", ())) == 1:
-        InputTable.of(X).require(names[0])
+        InputTable.of(X).column(names[0])
 
 
 @contextmanager

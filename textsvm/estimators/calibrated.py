@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
 from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.arrays import Bools, Floats
@@ -130,8 +131,12 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy, the share of texts with the right class; "unsure" counts as wrong."""
-        right = np.asarray(self.predict(X), object) == np.ravel(np.asarray(y, object))
-        return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)))
+        predicted = np.asarray(self.predict(X), object)
+        sure = predicted != "unsure"
+        named = np.where(sure, predicted, self.classes_[0]).astype(self.classes_.dtype)
+        accuracy_score(y, named, sample_weight=sample_weight)  # for its checks
+        right = sure & (named == np.ravel(y))
+        return float(accuracy_score(right, np.ones_like(right), sample_weight=sample_weight))
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets, see `textsvm.model.trained.TrainedModel.predict_set`."""

@@ -107,8 +107,9 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
         learner = self.learner_ if self.__sklearn_is_fitted__() else self._new_learner()
         require_columns(self, X)
         learner.partial_fit(X, y, classes)
+        if not self.__sklearn_is_fitted__():
+            set_columns(self, X)
         self.learner_ = learner
-        set_columns(self, X)
         return self
 
     def add_classes(self, classes: ArrayLike) -> Self:

@@ -179,18 +179,16 @@ class InputTable:
     @cached_property
     def text_names(self) -> tuple[str, ...]:
         """Names of the columns whose first cell is a text."""
-        return tuple(
-            name for name in self.names if self._n and isinstance(listed(self._column(name))[0], str)
-        )
+        return tuple(name for name in self.names if self._n and isinstance(listed(self.column(name))[0], str))
 
     def take(self, rows: Ints) -> InputTable:
-        return InputTable({name: _rows_of(self._column(name), rows) for name in self.names})
+        return InputTable({name: _rows_of(self.column(name), rows) for name in self.names})
 
     def texts(self, name: str) -> list[str]:
         """A column of texts; InputError if it does not exist or a cell is not a text."""
         if name not in self._texts:
             try:
-                self._texts[name] = as_texts(self._column(name))
+                self._texts[name] = as_texts(self.column(name))
             except InputError as error:
                 raise InputError(f"column {name!r}: {error}") from error
         return self._texts[name]
@@ -204,7 +202,7 @@ class InputTable:
         """Columns of numbers, side by side."""
         for name in names:
             if name not in self._numbers:
-                self._numbers[name] = as_numbers(name, self._column(name))
+                self._numbers[name] = as_numbers(name, self.column(name))
         parts = [self._numbers[name] for name in names]
         widths = tuple(int(part.shape[1]) for part in parts)
         if len(parts) == 1:
@@ -217,17 +215,14 @@ class InputTable:
                 )
         return Numbers(np.hstack(parts), widths)
 
-    def require(self, name: str) -> None:
-        """Raise InputError unless the table has this column."""
+    def column(self, name: str) -> Any:
+        """A column as it is; InputError unless the table has one of this name."""
+        if not self._n and isinstance(self._table, list | tuple):
+            return []
         if name not in self.names:
             listing = first_few(self.names, LISTED) or "none"
             cure = "; name its columns: X.columns = X.columns.astype(str)" * (name in map(str, self.names))
             raise InputError(f"the table has no column {name!r}; it has {listing}{cure}")
-
-    def _column(self, name: str) -> Any:
-        if not self._n and isinstance(self._table, list | tuple):
-            return []
-        self.require(name)
         if self.names.count(name) > 1:
             raise InputError(f"the table has {self.names.count(name)} columns {name!r}; rename one")
         if isinstance(self._table, list | tuple):
@@ -305,10 +300,8 @@ def _no_numbers(name: str, cells: Sequence[object]) -> InputError:
 def _trouble(cell: object) -> str:
     """The reason why a cell is neither a number nor a vector of numbers, or ""."""
     if isinstance(cell, str | bytes):
-        return (
-            f"is {cell[:40]!r}, a text where a number is expected; convert it, leave the column out, or "
-            "take a kernel of texts, as On(column, kernel)"
-        )
+        remedy = "convert it, leave the column out, or take a kernel of texts, as On(column, kernel)"
+        return f"is {cell[:40]!r}, a text where a number is expected; {remedy}"
     if is_missing(cell):
         return "is missing; fill it or remove the row"
     if isinstance(cell, TIMES):

@@ -15,7 +15,6 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, SignedInts
 from textsvm.linalg.dense import DenseRows
-from textsvm.linalg.products import Half, finish_half
 from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges, slabs_of
 from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.memory import empty, shrink
@@ -40,15 +39,6 @@ class FeatureRows:
 
     def take(self, indices: Ints) -> FeatureRows:
         return replace(self, x=self.x.take(indices), ridge=self.ridge[indices])
-
-    def gram(self) -> Floats32:
-        """The kernel matrix, on the CPU, of features >= 0."""
-        n = len(self.ridge)
-        matrix = np.zeros((n, n), np.float32)
-        Half(self.x.on_grid()).add_to(matrix)
-        finish_half(matrix, np.ones(n), matrix)
-        np.fill_diagonal(matrix, self.x.squares() + self.ridge)
-        return matrix
 
 
 @dataclass(frozen=True)

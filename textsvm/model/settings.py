@@ -424,7 +424,7 @@ def settings_of(model: object) -> Settings:
     """The settings of an estimator with targets, or settings themselves; InputError for other objects."""
     settings = getattr(model, "settings", model)
     if not isinstance(settings, Settings) or isinstance(settings, NoveltySettings):
-        raise InputError(
-            f"expected SVC, SVR or MultilabelSVC, got {type(model).__name__}; use scikit-learn's tools"
-        )
+        others = "take scikit-learn's GridSearchCV or cross_val_score"
+        remedy = "tune its estimator" if isinstance(settings, CalibrationSettings) else others
+        raise InputError(f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; {remedy}")
     return settings

@@ -19,6 +19,7 @@ from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.judge import judge
 from textsvm.kernels.inputs import InputTable, as_texts, listed
+from textsvm.model.rules import LabelRule
 from textsvm.model.trained import TrainedModel, as_model
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
@@ -123,9 +124,9 @@ def report(
     SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
     trained = as_model(model)
-    if hasattr(y, "columns"):
-        y = np.asarray(y) if len(y.columns) > 1 else np.asarray(y)[:, 0]
-    examples, truth = _examples(trained, X), _plain(y)
+    examples, truth = _examples(trained, X), _plain(np.asarray(y) if hasattr(y, "columns") else y)
+    if isinstance(truth, np.ndarray) and not isinstance(trained.rule, LabelRule):
+        truth = truth.ravel().tolist()
     n = len(trained.source.validate(examples, trained.support.n_features))
     names = [str(i) for i in (range(n) if ids is None else ids)]
     for unit, values in (("labels", truth), ("ids", names)):

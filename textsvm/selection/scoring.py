@@ -27,9 +27,9 @@ def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[st
     values = scores(truth, truth, np.zeros(shape), classes, areas=False)
     if metrics is None:
         return list(values)
-    names = [SPELLINGS.get(name, name) for name in ([metrics] if isinstance(metrics, str) else metrics)]
+    names = [SPELLINGS.get(str(name), name) for name in ([metrics] if isinstance(metrics, str) else metrics)]
     for name in names:
-        if name not in values:
+        if name not in [*values]:
             raise InputError(f"metric {name!r} is not one of {', '.join(values)}")
     return names
 

@@ -50,7 +50,7 @@ class GridSearch:
     ) -> None:
         self.points, self.target, self.weight = points, target, weight
         usual = "micro_f1" if target.multilabel else "accuracy"
-        [self.metric] = metric_names(target, metric or (usual if target.classes is not None else "r2"))
+        [self.metric] = metric_names(target, [metric or (usual if target.classes is not None else "r2")])
         self.names = metric_names(target, None)
         #: Metrics of the table; areas under curves would take most of the time.
         self.quick = [name for name in self.names if name == self.metric or name not in AREAS]

@@ -148,8 +148,8 @@ def exported_tokenizer(tokenizer: bytes) -> ExportedTokenizer:
     if problem:
         raise InputError(
             f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at "
-            f"most {MAX_WORD_CHARACTERS} characters and no added tokens can, and Unigram if tokenizer.json "
-            'has {"type": "Nmt"} in place of the component Precompiled or NFKC, as texts are in NFKC'
+            f"most {MAX_WORD_CHARACTERS} characters and no added tokens can, and Unigram that joins spaces ("
+            'Replace of " {2,}") and has {"type": "Nmt"} in place of the component Precompiled or NFKC'
         )
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     limits = model["continuing_subword_prefix"], model["max_input_chars_per_word"]

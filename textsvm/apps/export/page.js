@@ -154,7 +154,7 @@
     at("grid").append(section);
   }
   at("features").hidden = !labels.length;
-  if (labels.length > 12) at("more").textContent = `The first 12 of ${labels.length} classes.`;
+  if (labels.length > 12) at("more").textContent = `The first 12 of ${model.classes.length} classes.`;
 
   if (several) {
     pick.append(new Option("the prediction", ""), ...model.classes.map((name, k) => new Option(name, k)));
