@@ -16,6 +16,8 @@ from command import fails, report, run
 from loading import load
 from pyarrow import parquet
 
+from textsvm.cli import predictions
+
 READ = ["--text", "body", "--kernel", "spectrum:2"]
 LABELLED = ["--label", "kind"]
 ROWS = [
@@ -182,7 +184,6 @@ def test_rows_without_a_label_keep_their_place(place, tmp_path):
         (";Zwischensumme:;", "totals"),
         ("Summe;3", "totals"),
         ("Gesamt: 60 Tickets;;3", "totals"),
-        ("Total: 60 tickets;;3", "totals"),
         ("nr;body;x", "header"),
         ("NR;Body;X", "header"),
     ],
@@ -201,6 +202,14 @@ def test_rows_of_totals_and_a_second_header_get_no_label(row, kind, last, place,
     assert ("row of totals" in said) == (kind == "totals")
     rows = [*csv.reader((tmp_path / "o.csv").read_text("utf-8").splitlines(), delimiter=";")]
     assert [bool(own[3]) for own in rows[1:]] == [i != at for i in range(1, len(lines))]
+
+
+def test_only_the_first_texts_that_may_be_totals_are_kept(place, monkeypatch):
+    """A stream may have no end."""
+    kept = []
+    monkeypatch.setattr(predictions, "first_few", lambda values: kept.append(len(values)) or "")
+    result = run("predict", place / "m", "--format", "lines", stdin=b"Total\n" * 5000)
+    assert (result.returncode, kept) == (0, [6])
 
 
 @pytest.mark.parametrize(

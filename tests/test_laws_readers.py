@@ -22,7 +22,8 @@ from textsvm.readers.files import read_files
 from textsvm.readers.pages import TOO_MUCH, page_text
 from textsvm.readers.read import iterate_documents, read_corpus, read_documents
 from textsvm.readers.statistics import describe, doubtful_labels
-from textsvm.readers.stream import incoming_documents
+from textsvm.readers.stream import incoming_documents, stream_corpus
+from textsvm.readers.vectors import read_vectors
 from textsvm.sources import matrix
 
 
@@ -420,6 +421,20 @@ def test_standard_input_has_the_bound_of_files(read, monkeypatch, write):
             else:
                 with pytest.raises(InputError, match=f"more than {most:,} bytes"):
                     read(source, "lines", max_bytes=most)
+
+
+def test_a_file_may_be_called_as_standard_input(monkeypatch, tmp_path):
+    """It is a corpus if it is there, and documents come from standard input."""
+    monkeypatch.chdir(tmp_path)
+    for there in (False, True):
+        for read, expected in ((read_corpus, "file" if there else "stream"), (read_documents, "stream")):
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tstream\nb\tother\n")))
+            assert read("-", "lines").texts[0].endswith(expected)
+        if not there:
+            for read in (stream_corpus, read_vectors):
+                with pytest.raises(InputError, match="- is not there"):
+                    read("-")
+        (tmp_path / "-").write_text("a\tfile\nb\tother\n")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "txt", "jsonl", "fasta"])

@@ -210,24 +210,29 @@ def test_decimal_commas_without_quotes_are_refused(write, last):
 
 
 @pytest.mark.parametrize(
-    ("header", "label", "n"),
-    [("Text,Betrag,Kategorie,Notiz", "Kategorie", 1), ("Nr,Alter,Note,Text", "Note", 0)],
+    ("header", "label", "row"),
+    [
+        ("text,age,topic", "topic", "{text},{n},{}"),
+        ("text,n_words,label", "label", "{text},{n},{}"),
+        ("text,year,month", "month", "{text},{n},{:02}"),
+    ],
 )
-@pytest.mark.parametrize("cents", ["{:02}", "{}"])
-def test_labels_that_are_cents_are_said(header, label, n, cents, write):
-    """A row of `Text,29,90,Netz` has as many cells as the header without its last one; ratings do not."""
-    rows = [
-        [f"Hilfe im Raum {i}", str(i % 30), cents.format(i % 47), "Netz"]
-        if n
-        else [str(i), str(20 + i % 30), str(i % 6), f"Hilfe im Raum {i}"]
-        for i in range(300)
-    ]
-    corpus = read_corpus(write("t.csv", joined([header.split(","), *rows], ",")), text="Text", label=label)
-    found = [x for x in corpus.warnings if "a number such as" in x]
-    assert len(found) == n, found
-    assert all("'Betrag' and 'Kategorie'" in x and "semicolons" in x for x in found)
-    semicolons = joined([header.split(","), *rows])
-    assert not read_corpus(write("t.csv", semicolons), text="Text", label=label).warnings
+def test_numbers_below_a_header_are_no_cents(header, label, row, write):
+    """Labels 0 to 19, or 01 to 12, beside ages, counts or years."""
+    lines = [row.format(i % 19 + 1, n=i % 30, text=f"Hilfe im Raum {i}") for i in range(300)]
+    corpus = read_corpus(write("t.csv", "\n".join([header, *lines])), text="text", label=label)
+    assert not [x for x in corpus.warnings if "a number such as" in x]
+
+
+@pytest.mark.parametrize(
+    "text", ["Total 5 stars", "Average 3 stars", "Mean 10 minutes", "total $5 off", "Average 3 stars:"]
+)
+def test_a_number_and_a_noun_after_total_are_a_text(text, write):
+    rows = [["text", "price"], *([f"a text {i}", str(1 + i % 7)] for i in range(20)), [text, "30"]]
+    path = write("t.csv", joined(rows, ","))
+    assert read_corpus(path, text="text", target="price").texts[-1] == text
+    [batch] = incoming_documents([path], text="text", failed=print, keep_invalid=True)
+    assert (batch.texts[-1], batch.invalid) == (text, [])
 
 
 def test_swapped_rows_have_a_remedy_that_works_in_predict(write):
@@ -318,15 +323,43 @@ def test_titles_are_no_data(above, pattern, write):
         read_corpus(write("t.csv", "\n".join(above) + "\n" + rows))
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("question", ["Worum geht es bei der Anfrage", "Your request in a few words?"])
-def test_a_question_below_the_header_is_said(question, separator, write):
-    rows = [["Text", "Kategorie"], [question, "Art des Anliegens"], *([row[3], row[1]] for row in TICKETS)]
-    options = {"text": "Text", "label": "Kategorie"}
-    corpus = read_corpus(write("t.csv", joined(rows, separator)), **options)
-    assert [x for x in corpus.warnings if "'Art des Anliegens'" in x and "alone in its class" in x]
-    del rows[1]
-    assert not read_corpus(write("t.csv", joined(rows, separator)), **options).warnings
+def test_the_only_text_of_a_class_may_be_the_first(write):
+    rows = [["a contract", "legal"], *([row[3], row[1]] for row in TICKETS * 8)]
+    corpus = read_corpus(write("t.csv", joined([["text", "label"], *rows])))
+    assert (len(corpus), corpus.labels[0], corpus.warnings) == (len(rows), "legal", [])
+
+
+@pytest.mark.parametrize("row", ["d,m", "d,class", "string,s"])
+def test_a_row_of_words_of_orange_is_a_document(row, write):
+    """Below `text,label`, without the other line, or without rows."""
+    for rows in ([row], [row, "a text,b"], [row, row.replace("d", "a text"), "another,b"]):
+        path = write("t.csv", "\n".join(["text,label", *rows]) + "\n")
+        [batch] = incoming_documents([path], text="text", failed=print, keep_invalid=True)
+        assert batch.texts[0] == row.split(",")[0]
+
+
+def test_a_first_row_without_some_cells_is_a_row(write):
+    rows = [
+        "pos,the printer works again,,,",
+        *(f"{('pos', 'neg')[i % 2]},text {i},x,y,z" for i in range(299)),
+    ]
+    path = write("t.csv", "\n".join(rows) + "\n")
+    for options in ({}, {"text": "2", "label": "1"}):
+        assert len(read_corpus(path, **options)) == 300
+
+
+@pytest.mark.parametrize("text", [["title", "text"], "title,text"])
+def test_errors_of_a_spreadsheet_are_cleared_in_every_column_of_texts(text, write):
+    rows = [[f"title {i}", f"text {i}", "ab"[i % 2]] for i in range(20)]
+    rows[3][0], rows[5][1], rows[7][:2], rows[9][2] = "#N/A", "#N/A", ["#N/A", " #NV "], "#N/A"
+    corpus = read_corpus(
+        write("t.csv", joined([["title", "text", "label"], *rows])), text=text, label="label"
+    )
+    assert len(corpus) == 18
+    assert "#N" not in "".join(corpus.texts)
+    assert (corpus.texts[3], corpus.texts[5]) == ("\ntext 3", "title 5\n")
+    if corpus.columns is not None:
+        assert [*map("\n".join, zip(*corpus.columns.values(), strict=True))] == corpus.texts
 
 
 @pytest.mark.parametrize(

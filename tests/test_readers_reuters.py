@@ -37,6 +37,10 @@ def document(text, topics="<D>earn</D>", attributes='TOPICS="YES" LEWISSPLIT="TR
             "<BODY>One &amp; two\n    three.\n Reuter\n&#3;</BODY>",
             "A <B.O> RISES\nOne & two\n    three.\n Reuter",
         ),
+        (
+            "><TITLE>T</TITLE><BODY>a&#128;b&#150;c&#1114112;d&#9999999;e &#233;\x85&#65533;</BODY>",
+            "T\nabcde \xe9\ufffd",
+        ),
         (' TYPE="BRIEF">&#2;\n******<TITLE>ONLY A TITLE\n</TITLE>Blah blah blah.\n&#3;\n\n', "ONLY A TITLE"),
         (
             ' TYPE="UNPROC">&#2;\nNO TITLE HERE\n    Text.\n Reuter\n&#3;\n\n',

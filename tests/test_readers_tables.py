@@ -157,6 +157,40 @@ def test_spreadsheets(write, tmp_path):
         read_corpus(tmp_path / "y.csv", sheet="1")
 
 
+@pytest.mark.parametrize(("top", "left"), [(1, 2), (2, 2), (3, 3), (4, 3)])
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_table_may_begin_anywhere_in_a_sheet(top, left, merged, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("python_calamine")
+    book, path = openpyxl.Workbook(), tmp_path / "x.xlsx"
+    rows = [["ticket", "title", "text", "label"], *([i, "t", f"text {i}", "ab"[i // 2]] for i in range(4))]
+    for i, row in enumerate(rows):
+        for k, cell in enumerate(row):
+            merges = merged and k == 3 and i in (2, 4)
+            book.active.cell(top + i, left + k, None if merges else cell)
+    for i in (1, 3) if merged else ():
+        book.active.merge_cells(
+            start_row=top + i, end_row=top + i + 1, start_column=left + 3, end_column=left + 3
+        )
+    book.save(path)
+    corpus = read_corpus(path, text=["title", "text"], numbers="ticket")
+    assert corpus.texts == [f"t\ntext {i}" for i in range(4)]
+    assert (corpus.labels, corpus.columns["ticket"].tolist()) == (["a", "a", "b", "b"], [0, 1, 2, 3])
+
+
+def test_a_cell_that_cannot_be_converted_is_a_sentence(tmp_path):
+    """A duration of three billion days."""
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("python_calamine")
+    book = openpyxl.Workbook()
+    for row in [["text", "label", "n"], *([f"text {i}", "ab"[i % 2], 3e9 * (i == 15)] for i in range(20))]:
+        book.active.append(row)
+        book.active.cell(book.active.max_row, 3).number_format = "[h]:mm:ss"
+    book.save(tmp_path / "x.xlsx")
+    with pytest.raises(InputError, match=r"x.xlsx cannot be read as a spreadsheet: days="):
+        read_corpus(tmp_path / "x.xlsx")
+
+
 def test_rows_of_a_spreadsheet_are_read_one_by_one(tmp_path, monkeypatch):
     openpyxl = pytest.importorskip("openpyxl")
     pytest.importorskip("python_calamine")

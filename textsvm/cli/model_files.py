@@ -122,7 +122,7 @@ def save_model(
 def corpus_digest(corpus: Corpus) -> str:
     """BLAKE2b hash of the texts and labels of a corpus."""
     hashed = blake2b(digest_size=16)
-    columns = [*corpus.text_columns[:1], *(corpus.columns or {}).values()]
+    columns = [*corpus.text_columns[:1], *(corpus.columns or {}).values()]  # first twice, as in old models
     columns += [corpus.labels or [], corpus.targets or []]
     for value in (value for column in columns for value in column):
         hashed.update(str(value).encode("utf-8", "surrogatepass") + b"\0")

@@ -110,7 +110,7 @@ class Printer:
         self._n_without_label = 0  #: Rows without a text, or with another number of fields
         self._without_label: list[str] = []  #: Problems of the first of them
         self._no_documents: list[str] = []  #: Of the first rows that are no documents
-        self._totals: list[str] = []  #: Texts with a label that may be rows of totals
+        self._totals: list[str] = []  #: The first texts with a label that may be rows of totals
         self._warned = False
         self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
@@ -201,7 +201,8 @@ class Printer:
         self._missing += names_of_missing(documents)
         self._short.add(documents.ids, documents.texts)
         pairs = zip(documents.ids, documents.texts, strict=False)
-        self._totals += [f"{name} ({text!r})" for name, text in pairs if is_total(text)]
+        totals = (f"{name} ({text!r})" for name, text in pairs if is_total(text))
+        self._totals += islice(totals, FEW + 1 - len(self._totals))
         self._seen += len(documents) * judge.share_of_training(self.model, examples)
         self._warn_of_foreign(documents, self._drift.add_texts(examples, self._values.drift))
         self._console.lap("check")

@@ -724,10 +724,8 @@ class InvalidRows:
             if ragged and 10 * len(lines) > total:
                 remedy = f"; {EXPORT_AGAIN}, or name the separator: --table separator=tab"
             elif reason == SWAPPED:
-                whole = len(lines) == total
-                remedy = (
-                    f"; --text {self._options.label_column}" if whole else "; swap both cells in these rows"
-                )
+                remedy = f"; --text {self._options.label_column}"
+                remedy = remedy if len(lines) == total else "; swap both cells in these rows"
             raise InputError(
                 f"{len(lines):,} of the {total:,} rows of {self._file} {'have' if plural else 'has'} "
                 f"{_LACK.get(reason, lack)} ({self._unit}{'s' * plural} "

@@ -43,8 +43,9 @@ _FEW_ROWS = 9  #: Rows whose cells in quotes may be chance
 #: Cells of Excel's XML with errors, formulas without a value, and hidden rows.
 _ODD_CELL = re.compile(rb'<c [^>]*t="e"|</f>(<v ?/>|<v></v>)?</c>|<row [^>]*hidden="(1|true)"')
 #: Types and roles of columns in the further lines of Orange's header.
-_ORANGE_LINES = re.compile(
-    "((s|string|d|discrete|c|continuous|t|time)\0)+((class|m|meta|i|ignore|w|weight)?\0)+"
+_ORANGE_LINES = (
+    {"s", "string", "d", "discrete", "c", "continuous", "t", "time"},
+    {"", "class", "m", "meta", "i", "ignore", "w", "weight"},
 )
 ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
 USUAL_NAMES = frozenset(name for names in USUAL.values() for name in names)
@@ -102,7 +103,7 @@ def n_header_lines(rows: Sequence[Cells], names: Sequence[str]) -> int:
     They have Qualtrics' ids, types and roles of Orange, or words in all of several columns of numbers or
     dates; not the header again.
     """
-    if _ORANGE_LINES.fullmatch("".join(f"{cell}\0" for row in rows[:2] for cell in row)):
+    if len(rows) > 2 and all(words.issuperset(row) for words, row in zip(_ORANGE_LINES, rows, strict=False)):
         return 2
     for n, row in enumerate(rows[:2], 1):
         if any(cell.startswith('{"ImportId"') for cell in row):
@@ -368,9 +369,9 @@ def read_sheets(file: File, options: ReadOptions, problems: Problems) -> tuple[l
 def _sheet(file: File, name: str, sheet: Any, problems: Problems) -> Sheet:
     """A sheet whose cells become objects of Python row by row, or all at once if some are merged."""
     (top, left), filled = sheet.start, 0
-    cells: Iterable[list[Any]] = (row[left:] for row in islice(sheet.iter_rows(), top, None))
+    cells: Iterable[list[Any]] = islice(_values(file, sheet), top, None)
     if sheet.merged_cell_ranges:
-        cells = whole = sheet.to_python()
+        cells = whole = [*cells]
         for (row, column), (last, _) in sheet.merged_cell_ranges:
             for below in whole[row - top + 1 : last - top + 1]:
                 below[column - left] = whole[row - top][column - left]
@@ -379,6 +380,14 @@ def _sheet(file: File, name: str, sheet: Any, problems: Problems) -> Sheet:
     problems += [(file.name, note) for note in (*merged, *_odd_cells(file, name))]
     rows = ((n, Cells(map(_cell, row))) for n, row in enumerate(cells, top + 1))
     return Sheet(name, left, ((n, n, row) for n, row in rows if any(row)))
+
+
+def _values(file: File, sheet: Any) -> Iterator[list[Any]]:
+    """Cells of all rows from the first, in the columns of the sheet; InputError for a number of no date."""
+    try:
+        yield from sheet.iter_rows()
+    except (import_module("python_calamine").CalamineError, ArithmeticError, ValueError, OSError) as error:
+        raise InputError(f"{file.name} cannot be read as a spreadsheet: {error}") from error
 
 
 def _odd_cells(file: File, name: str) -> Iterator[str]:

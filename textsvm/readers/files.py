@@ -312,14 +312,12 @@ class InputFiles:
 def read_files(
     path: str | Path, *, max_bytes: int = MAX_BYTES, progress: Progress | None = None
 ) -> InputFiles:
-    """Read a file, "-", a folder or an archive (tar, zip; gzip, bzip2, xz, Zstandard) into memory.
+    """Read a file, a folder or an archive (tar, zip; gzip, bzip2, xz, Zstandard) into memory.
 
     `max_bytes` bounds the unpacked bytes of all files together; `progress` is called with (packed bytes read,
     packed bytes in all).
     """
     path = Path(path)
-    if str(path) == "-" and not path.exists():
-        return read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes)
     inputs = InputFiles(str(path))
     try:
         mode = path.stat().st_mode

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, pairwise
 from math import isclose
 from statistics import median_low
 
 from textsvm.errors import InputError, first_few, printable
-from textsvm.readers.charsets import NOT_UTF_8, encoded_twice, wrong_charset
+from textsvm.readers.charsets import NOT_UTF_8, encoded_twice, is_blank, wrong_charset
 from textsvm.readers.corpus import (
     DATE,
     EXPORT_AGAIN,
@@ -36,7 +36,6 @@ from textsvm.readers.corpus import (
 
 _OF_FILES = ("folders", "mail", "reuters", "fasta")  #: Formats without rows
 _IN_CLASSES = 0.9  #: Least share of documents of classes of several, if one alone in its class is no document
-_RATINGS = 8  #: Most numbers of a digit or two that are usual classes beside another column of numbers
 _WORDS = 4  #: Fewest words beside the name of a total, in other columns, that are a text
 _HEADER_LINES = 3  #: First rows that may be further lines of a header
 #: Words of further lines of a header: usual names of columns, types and roles.
@@ -47,7 +46,7 @@ _LONGEST_TOTAL = 40  #: Symbols of a text that may name a row of totals
 #: Names of rows of totals; English ones begin titles, too: "Total Recall", "Mean Girls".
 _TOTAL = re.compile(
     r"(?:(?:(?:grand |sub-?)?total|sum|count|average|mean|totale?s?):?"
-    r"(?: (?:amount|sum|number|count|eur|usd|[\d€$]\S*(?: [^\W\d]+)?))?|"
+    r"(?: (?:amount|sum|number|count|eur|usd|[\d€$]\S*))?|"
     r"(?:(?:zwischen|gesamt)?summe|gesamt|insgesamt|anzahl|mittelwert|durchschnitt|suma|итого|合計|总计):?"
     r"( [^\s\d]+)?(?: \S+)?(?:(?<=\d) [^\W\d]+)?)\s*:?",
     re.IGNORECASE,
@@ -154,13 +153,9 @@ def _without_foreign_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
         short = is_total(first) and len(rest.split()) < _WORDS
         if short and (counts[labels[i]] == 1 or re.search(r"\d", rest)):
             out[i] = TOTALS
-    lone = [] if numbers else [i for i, label in enumerate(labels) if counts[label] == 1 and i not in out]
-    doubtful = (
-        {0: "alone in its class is the first document, perhaps a line of the header"} if lone == [0] else {}
-    )
-    for i, sentence in {**doubtful, **{i: f"{kind} is left out" for i, kind in out.items()}}.items():
+    for i, kind in out.items():
         row = f"({_shown(labels[i])}: {_shown(texts[i])}), document {corpus.ids[i]} of {corpus.source}"
-        options.warn(f"{sentence} {row}")
+        options.warn(f"{kind} is left out {row}")
     return corpus.subset([i for i in range(n) if i not in out]) if out else corpus
 
 
@@ -233,34 +228,31 @@ def _names_in(cell: str) -> list[str]:
 
 
 def _without_errors(corpus: Corpus, options: ReadOptions) -> Corpus:
-    """The corpus without rows whose text or label is an error of a spreadsheet."""
-    errors, texts = dict[int, str](), corpus.texts
-    if corpus.of_single_texts and len(_columns(corpus, "text")) > 1 and any(map(_ERROR.search, texts)):
-        joined = [_ERROR.sub("", text) for text in texts]
-        n_changed = sum(text != other for text, other in zip(texts, joined, strict=True))
-        options.warn(
-            f"error cells such as #N/A are left out of {n_changed:,} joined texts of {corpus.source}"
-        )
-        corpus = replace(corpus, texts=joined)
-    for column in (*corpus.text_columns[:1], _single(corpus) if corpus.labels else ()):
-        errors |= {i: cell.strip() for i, cell in enumerate(column) if _ERROR.fullmatch(cell)}
-    if not errors:
-        return corpus
-    out, reason = [corpus.ids[i] for i in sorted(errors)], "error cell "
-    reason += first_few(sorted({*errors.values()}))
-    options.warn(*note_left_out(corpus.problems, corpus.source, len(corpus), out, reason))
-    return corpus.subset([i for i in range(len(corpus)) if i not in errors])
+    """The corpus without errors of a spreadsheet in texts, and without rows whose text or label is one."""
+    errors = dict[int, str]()
+    for column in (corpus.texts, _single(corpus) if corpus.labels else ()):
+        cells = ((i, cell) for i, cell in enumerate(column) if "#" in cell and _ERROR.search(cell))
+        errors |= {i: cell.split()[0] for i, cell in cells if is_blank(_ERROR.sub("", cell))}
+    if errors:
+        out, reason = [corpus.ids[i] for i in sorted(errors)], "error cell "
+        reason += first_few(sorted({*errors.values()}))
+        options.warn(*note_left_out(corpus.problems, corpus.source, len(corpus), out, reason))
+        corpus = corpus.subset([i for i in range(len(corpus)) if i not in errors])
+    several = len(_columns(corpus, "text")) > 1
+    if several and (n := sum(_ERROR.search(text) is not None for text in corpus.texts)):
+        options.warn(f"error cells such as #N/A are left out of {n:,} joined texts of {corpus.source}")
+        columns = corpus.columns and {
+            name: [_ERROR.sub("", text) for text in column] if isinstance(column, Sequence) else column
+            for name, column in corpus.columns.items()
+        }
+        corpus = replace(corpus, texts=[_ERROR.sub("", text) for text in corpus.texts], columns=columns)
+    return corpus
 
 
-def check_columns(
-    columns: Mapping[str, Iterable[object]], roles: Mapping[str, Sequence[str]], commas: bool, headed: bool,
-    options: ReadOptions, file: str,
-) -> None:  # fmt: skip
-    """Warn of columns of texts that are numbers or dates, and of parts of numbers between `commas`."""
-    if commas:
-        _check_cents(columns, {*roles["target"]}, {*roles["label"], *roles["text"]}, headed, options, file)
-    for name in roles["text"]:
-        cells = [cell for cell in columns.get(name, ()) if isinstance(cell, str) and cell.strip()]
+def check_texts(columns: Mapping[str, Iterable[object]], options: ReadOptions) -> None:
+    """Warn of columns of texts that are numbers or dates."""
+    for name, column in columns.items():
+        cells = [cell for cell in column if isinstance(cell, str) and cell.strip()]
         dates = sum(DATE.match(cell) is not None for cell in cells)
         numbers = sum(is_number(re.sub("[.,']", "", cell)) for cell in cells)
         if len(cells) >= FEW and max(dates, numbers) >= _IN_CLASSES * len(cells):
@@ -268,21 +260,14 @@ def check_columns(
             options.warn(f"the column {name!r} is read as texts and holds {kind}, such as {cells[0]}")
 
 
-def _check_cents(
-    columns: Mapping[str, Iterable[object]], targets: Set[str], others: Set[str], headed: bool,
-    options: ReadOptions, file: str,
-) -> None:  # fmt: skip
-    """Check two columns of cells between commas that may be parts of numbers.
-
-    InputError for numbers such as 1.932,05; a warning if the second column is read and has cents such as 05,
-    or is one of `others`, texts and labels, and has more numbers than ratings have.
-    """
+def check_cents(
+    columns: Mapping[str, Iterable[object]], labels: Collection[str], options: ReadOptions, file: str
+) -> None:
+    """InputError for parts of numbers such as 1.932,05; a warning for `labels` that may be such parts."""
     for (name, column), (other, next_column) in pairwise(columns.items()):
         whole, cents = ([str(cell).strip() for cell in cells] for cells in (column, next_column))
-        digits = all(re.fullmatch(r"[-+]?\d+", x) for x in (*whole, *cents)) and other in targets | others
-        short = len({*whole}) < len(whole) and len(max(cents, key=len, default="")) < 3
-        many = len({*cents}) > _RATINGS and short if headed else len({*cents}) > 2
-        if digits and ((many and other in others) or any(re.fullmatch(r"0\d", x) for x in cents)):
+        digits = other in labels and all(re.fullmatch(r"[-+]?\d+", x) for x in (*whole, *cents))
+        if digits and len({*cents}) > 2:
             number = f"a number such as {whole[0]},{cents[0]}, which needs quotes"
             options.warn(f"columns {name!r} and {other!r} of {file} may be {number}; {EXPORT_AGAIN}")
         groups = [x for x in whole if re.fullmatch(r"[-+]?[1-9]\d{0,2}(?:\.\d{3})+", x)]

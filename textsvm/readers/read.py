@@ -7,6 +7,7 @@ unknown format is refused with the advice to name the format.
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from textsvm.readers.files import (
     combine_files,
     is_tar,
     read_files,
+    read_stream,
     transcoded,
 )
 from textsvm.readers.mail import is_mail, is_surely_mail, read_mail
@@ -134,7 +136,10 @@ def read_corpus(
     paths, inputs = as_paths(path), []
     for number, file in enumerate(paths):
         share = part_of(progress, _READING_SHARE * number / len(paths), _READING_SHARE / len(paths), 1)
-        inputs.append(read_files(file, max_bytes=max_bytes, progress=share))
+        if str(file) == "-" and not file.exists():
+            inputs.append(read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes))
+        else:
+            inputs.append(read_files(file, max_bytes=max_bytes, progress=share))
     share = part_of(progress, _READING_SHARE, 1 - _READING_SHARE, 1)
     return parse(combine_files(inputs, paths), ReadOptions(format, **options), share).select(part)
 
@@ -153,7 +158,10 @@ def read_documents(
     settings, corpora = ReadOptions(format, labelled=False, **options), []
     for number, path in enumerate(names):
         share = part_of(progress, number, 1, len(names))
-        inputs = read_files(path, max_bytes=max_bytes, progress=part_of(share, 0, _READING_SHARE, 1))
+        if str(path) == "-":
+            inputs = read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes)
+        else:
+            inputs = read_files(path, max_bytes=max_bytes, progress=part_of(share, 0, _READING_SHARE, 1))
         corpus = parse(inputs, settings, part_of(share, _READING_SHARE, 1 - _READING_SHARE, 1))
         if inputs.single and len(corpus) == 1 and corpus.ids[0] == inputs.files[0].name:
             corpus.ids = [str(path)]

@@ -29,7 +29,7 @@ _ENTITY = re.compile(r"&(#\d{1,7}|lt|gt|amp|quot|apos);")
 _ABOUT = re.compile(r"readme.*|lewis\.dtd|all-.*|cat-descriptions.*|feldman-.*", re.IGNORECASE)
 # Content of a brief document besides its title.
 _NO_BODY = re.compile(r"[*\s]*(Blah blah blah\.\s*)?")
-_CONTROL = {code: None for code in [*range(32), *range(127, 160), 0xFFFD] if code not in (9, 10, 13)}
+_CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in b"\t\n\r"}
 
 
 def is_reuters(data: bytes) -> bool:
@@ -99,4 +99,9 @@ def _element(sgml: str, name: str) -> tuple[str | None, str]:
 
 
 def _clean(sgml: str) -> str:
-    return _ENTITY.sub(lambda match: unescape(match[0]), sgml).translate(_CONTROL)
+    return _ENTITY.sub(_character, sgml).translate(_CONTROL)
+
+
+def _character(match: re.Match[str]) -> str:
+    code = match[1].removeprefix("#")  # unescape has other characters for 128 to 159
+    return unescape(match[0]) if code.isalpha() else chr(int(code)) if int(code) <= 0x10FFFF else ""

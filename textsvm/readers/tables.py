@@ -61,7 +61,7 @@ from textsvm.readers.delimited import (
 )
 from textsvm.readers.files import ARROW, OFFICE, ZIP, File, check_expansion, iterate_lines, with_progress
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
-from textsvm.readers.plausible import SUBTOTAL, check_columns, decimal_mark, is_total
+from textsvm.readers.plausible import SUBTOTAL, check_cents, check_texts, decimal_mark, is_total
 from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
@@ -176,8 +176,11 @@ def read_tables(
         options.decisions["rows"] = [n_rows]
         options.decide(grouping=grouping(sample, spare))
         rows.invalid.check(total)
-        cells = {name: [row.get(name) for row in first] for name in table.names}
-        check_columns(cells, roles, table.separator == ",", table.headed, options, file.name)
+        if table.separator == ",":
+            cells = {name: [row[name] for row in first] for name in table.names}
+            labels = roles["label"] + roles["target"] if not table.headed else ()
+            check_cents(cells, labels, options, file.name)
+        check_texts({name: [row.get(name) for row in first] for name in roles["text"]}, options)
     exports.check_annotators(options)
 
 
@@ -462,10 +465,10 @@ class TableRows:
         """Columns that show that the first row is data: its cell occurs again, or is a number.
 
         Empty if a column contradicts: only its first cell is a number, or all cells but the first are; and if
-        the first row may be a title, with less than half as many cells as another.
+        the first row has a single cell, as a title, and another more than two.
         """
         rows, columns = [row for _, _, row in self.lookahead if len(row) == len(self.first)], list[int]()
-        if any(2 * sum(map(bool, self.first)) < sum(map(bool, row)) for row in rows):
+        if sum(map(bool, self.first)) == 1 and any(sum(map(bool, row)) > 2 for row in rows):
             return []
         for i, (cell, below) in enumerate(zip(self.first, zip(*rows, strict=True), strict=False)):
             numbers, number = sum(map(is_number, below)), is_number(cell)
@@ -581,11 +584,7 @@ def _named_columns(
             remedy += _separator_remedy(table) or (f"; did you mean {close[0]!r}" if close else "")
             if not close and table.first and USUAL_NAMES.isdisjoint(map(str.lower, names)):
                 below = _header_below(table)
-                remedy += (
-                    f"; is its first line the header? {below}"
-                    if below
-                    else ("; name columns by number if the first line is not a header")
-                )
+                remedy += f"; {below or 'name columns by number if the first line is not a header'}"
             available = ", ".join(names[:20])
             raise InputError(
                 f"{file} has no column {name!r} for the {role}{remedy}; its {len(names)} columns are: "
