@@ -43,10 +43,8 @@ _FEW_ROWS = 9  #: Rows whose cells in quotes may be chance
 #: Cells of Excel's XML with errors, formulas without a value, and hidden rows.
 _ODD_CELL = re.compile(rb'<c [^>]*t="e"|</f>(<v ?/>|<v></v>)?</c>|<row [^>]*hidden="(1|true)"')
 #: Types and roles of columns in the further lines of Orange's header.
-_ORANGE_LINES = (
-    {"s", "string", "d", "discrete", "c", "continuous", "t", "time"},
-    {"", "class", "m", "meta", "i", "ignore", "w", "weight"},
-)
+_TYPES = {"s", "string", "d", "discrete", "c", "continuous", "t", "time"}
+_ROLES = {"", "class", "m", "meta", "i", "ignore", "w", "weight"}
 ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
 USUAL_NAMES = frozenset(name for names in USUAL.values() for name in names)
 
@@ -103,7 +101,7 @@ def n_header_lines(rows: Sequence[Cells], names: Sequence[str]) -> int:
     They have Qualtrics' ids, types and roles of Orange, or words in all of several columns of numbers or
     dates; not the header again.
     """
-    if len(rows) > 2 and all(words.issuperset(row) for words, row in zip(_ORANGE_LINES, rows, strict=False)):
+    if len(rows) > 2 and _TYPES.issuperset(rows[0]) and _ROLES.issuperset(rows[1]):
         return 2
     for n, row in enumerate(rows[:2], 1):
         if any(cell.startswith('{"ImportId"') for cell in row):
@@ -173,7 +171,9 @@ def detect_layout(file: File, options: ReadOptions, tsv: bool) -> CsvLayout:
             skipped = next((i for i, row in enumerate(rows) if len(row) == len(first)), skipped)
         encloses = not tsv or quoted is not None or _has_quotes(rest, delimiter, cut)
     quote = quote if quote is not None else '"' if encloses else ""
-    return CsvLayout(delimiter, skipped, quote == '"' and _is_escaped(rest, delimiter, cut), quote)
+    escaped = quote == '"' and '\\"' in rest  # with fewer damaged rows if \" is read as a quote
+    escaped = escaped and _damage(rest, delimiter, cut) > _damage(_unescaped(rest), delimiter, cut)
+    return CsvLayout(delimiter, skipped, escaped, quote)
 
 
 def _delimiter(head: str) -> str:
@@ -225,11 +225,6 @@ def _odd(widths: Counter[int]) -> int:
     """Number of rows that have more or fewer fields than most."""
     del widths[0]
     return widths.total() - max(widths.values(), default=0)
-
-
-def _is_escaped(head: str, delimiter: str, cut: bool) -> bool:
-    """Whether more rows have as many fields as the first if \\" is read as a quote."""
-    return '\\"' in head and _damage(head, delimiter, cut) > _damage(_unescaped(head), delimiter, cut)
 
 
 def _unescaped(line: str) -> str:
