@@ -16,6 +16,8 @@ from command import fails, report, run
 from loading import load
 from pyarrow import parquet
 
+from textsvm.cli import predictions
+
 READ = ["--text", "body", "--kernel", "spectrum:2"]
 LABELLED = ["--label", "kind"]
 ROWS = [
@@ -200,6 +202,27 @@ def test_rows_of_totals_and_a_second_header_get_no_label(row, kind, last, place,
     assert ("row of totals" in said) == (kind == "totals")
     rows = [*csv.reader((tmp_path / "o.csv").read_text("utf-8").splitlines(), delimiter=";")]
     assert [bool(own[3]) for own in rows[1:]] == [i != at for i in range(1, len(lines))]
+
+
+def test_only_the_first_texts_that_may_be_totals_are_kept(place, monkeypatch):
+    """A stream may have no end."""
+    kept = []
+    monkeypatch.setattr(predictions, "first_few", lambda values: kept.append(len(values)) or "")
+    result = run("predict", place / "m", "--format", "lines", stdin=b"Total\n" * 5000)
+    assert (result.returncode, kept) == (0, [6])
+
+
+@pytest.mark.parametrize(
+    ("header", "row"), [("body", "Summe: 60"), ("body", "Total"), ("nr;body", "60;Anzahl Mails")]
+)
+def test_texts_with_a_label_that_may_be_totals_are_said(header, row, place, tmp_path):
+    """Nothing but their words tells them from texts."""
+    texts = ["win cash", "lunch at noon", "total lunch"]
+    lines = [header, *(f"{i};{text}" if ";" in header else text for i, text in enumerate(texts)), row]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    result = run("predict", place / "m", "t.csv", "--text", "body", "-o", "o.csv", cwd=tmp_path)
+    said = " ".join(result.stderr.decode().split())
+    assert f"warning: texts with a label that may be rows of totals: 5 ('{row.rpartition(';')[2]}')" in said
 
 
 @pytest.mark.parametrize(

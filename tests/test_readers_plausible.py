@@ -290,6 +290,9 @@ def test_rows_below_a_table_are_no_documents(write, last):
 @pytest.mark.parametrize(
     "header",
     [
+        ["Text\tArt", "string\tdiscrete", "meta\tclass"],
+        ["Text\tArt", "s\td", "m\tclass"],
+        ["Text\tArt", "string\tdiscrete", "\tclass"],
         ["mS#Text\tcD#Art"],
         ["S#Text\tc#Art"],
     ],

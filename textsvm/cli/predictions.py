@@ -33,6 +33,7 @@ from textsvm.model.rules import (
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import NO_DOCUMENTS, Corpus
 from textsvm.readers.delimited import NAMED
+from textsvm.readers.plausible import is_total
 from textsvm.readers.statistics import names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, incoming_documents
 from textsvm.reporting.labelled_rows import LabelledRows
@@ -109,6 +110,7 @@ class Printer:
         self._n_without_label = 0  #: Rows without a text, or with another number of fields
         self._without_label: list[str] = []  #: Problems of the first of them
         self._no_documents: list[str] = []  #: Of the first rows that are no documents
+        self._totals: list[str] = []  #: The first texts with a label that may be rows of totals
         self._warned = False
         self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
@@ -198,6 +200,8 @@ class Printer:
         self._predicted += len(documents)
         self._missing += names_of_missing(documents)
         self._short.add(documents.ids, documents.texts)
+        totals = (f"{x} ({y!r})" for x, y in zip(documents.ids, documents.texts, strict=False) if is_total(y))
+        self._totals += islice(totals, FEW + 1 - len(self._totals))
         self._seen += len(documents) * judge.share_of_training(self.model, examples)
         self._warn_of_foreign(documents, self._drift.add_texts(examples, self._values.drift))
         self._console.lap("check")
@@ -263,6 +267,8 @@ class Printer:
             self._console.warn(*(f"drift: {x}" for x in (*messages, advice) if messages))
         if self._no_documents:
             self._console.warn(f"no documents, and without a label: {first_few(self._no_documents)}")
+        if self._totals:
+            self._console.warn(f"texts with a label that may be rows of totals: {first_few(self._totals)}")
         if self._without_label:
             self.failures += 1
             print_error(

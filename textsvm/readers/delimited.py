@@ -42,6 +42,9 @@ _LONGEST_NAME = 40  #: Symbols of a column below titles
 _FEW_ROWS = 9  #: Rows whose cells in quotes may be chance
 #: Cells of Excel's XML with errors, formulas without a value, and hidden rows.
 _ODD_CELL = re.compile(rb'<c [^>]*t="e"|</f>(<v ?/>|<v></v>)?</c>|<row [^>]*hidden="(1|true)"')
+#: Types and roles of columns in the further lines of Orange's header.
+_TYPES = {"s", "string", "d", "discrete", "c", "continuous", "t", "time"}
+_ROLES = {"", "class", "m", "meta", "i", "ignore", "w", "weight"}
 ROWS_FOR_NAMES = 10  #: Rows that show whether each row begins with its name, as R writes them
 USUAL_NAMES = frozenset(name for names in USUAL.values() for name in names)
 
@@ -95,8 +98,11 @@ CellRow = tuple[int, int, Cells]
 def n_header_lines(rows: Sequence[Cells], names: Sequence[str]) -> int:
     """Number of the first rows that are further lines of the header, as types or the questions of a survey.
 
-    They have Qualtrics' ids, or words in all of several columns of numbers or dates; not the header again.
+    They have Qualtrics' ids, types and roles of Orange, or words in all of several columns of numbers or
+    dates; not the header again.
     """
+    if len(rows) > 2 and _TYPES.issuperset(rows[0]) and _ROLES.issuperset(rows[1]):
+        return 2
     for n, row in enumerate(rows[:2], 1):
         if any(cell.startswith('{"ImportId"') for cell in row):
             return n
