@@ -69,8 +69,7 @@ _LETTERS = {
 _TOKEN = re.compile(r"(?<![A-Za-z\x80-\uffff])[A-Za-z]*[\x80-\uffff][A-Za-z\x80-\uffff]*")
 _AROUND = re.compile("^[„“‚‘’«»–—•…©®°§€£¿¡×÷±\xa0]+|[”“’‘»«…–—•°²³ªº®™€½¼¾×\xa0]+$")
 _WITHIN = re.compile("[’‘–—…·\xa0]+")
-#: Letters of UTF-8 in two characters of Windows-1252, and quotation marks and dashes in three, with more of
-#: the word. The first character is rare elsewhere; É® and other pairs are not.
+#: Letters and marks of UTF-8 in two or three characters of Windows-1252 that are rare elsewhere (É® is not).
 _TWICE = re.compile("(?:Ã[\x80-¿€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[œ\x9d™˜“”¦])[\\w\x80-¿€-™]*")
 _LEAST_GAIN = 0.1  #: Least share of the words that another charset must explain in addition
 _MOST_TOKENS = 1000  #: Distinct words by which a charset is judged
