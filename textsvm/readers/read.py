@@ -92,7 +92,7 @@ def read_corpus(
 
         text, label, id : str
             Tables: columns, by name or by number from 1; several with commas. A list of columns of text
-            keeps them apart (`columns`; `texts` joins). Several columns of labels hold 0 and 1. Texts in files:
+            keeps them apart (`columns`), and joins `texts`. Several columns of labels hold 0 and 1. Files:
             `label="name:^([^_]+)_"` takes labels from the names of files, by a regular expression.
         target, weight, group : str
             Tables: columns of the numbers to be predicted (they replace the labels), of the weights of
