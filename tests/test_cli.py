@@ -262,6 +262,10 @@ DROPPED = {
 }
 
 
+def result_of(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+
+
 @posix
 @pytest.mark.parametrize("place", DROPPED)
 def test_an_interrupt_that_a_library_drops_is_repeated(place):
@@ -274,7 +278,7 @@ def test_an_interrupt_that_a_library_drops_is_repeated(place):
         "console.watch_signals()\n"
         "sys.exit(console.main(app))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    result = result_of(code)
     assert result.stderr == "textsvm: ended by SIGTERM; no output was written\n"
     assert result.returncode == 128 + signal.SIGTERM
 
@@ -287,7 +291,7 @@ def test_other_errors_of_destructors_are_printed():
         "class Place:\n def __del__(self): raise ValueError('ours')\n"
         "Place()"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    result = result_of(code)
     assert "ValueError: ours" in result.stderr
 
 
@@ -302,7 +306,7 @@ def test_a_signal_after_the_end_of_a_command_is_no_traceback(number):
         "sys.argv[1:] = ['--version']\n"
         "main()"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    result = result_of(code)
     assert result.stderr == ""
     assert result.returncode == -number
 

@@ -1,4 +1,4 @@
-"""What holds for examples of any form, and for what is kept of them."""
+"""Laws of sources: readings that kernels share, columns, copies of texts, and documents that are taken."""
 
 from dataclasses import fields
 

@@ -19,8 +19,7 @@ from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
 from textsvm.apps.mail.server import CLIENT_TIMEOUT, LARGE, STOP_TIMEOUT, clear_socket, listen_tcp
@@ -55,27 +54,29 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
 
     class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
-        _reader: Any  # of aiosmtpd
 
         async def smtp_DATA(self, arg: str) -> None:
-            """Receive and hand on a message, which waits for its turn if it is large, whatever its SIZE."""
-            reader, turn, n_bytes, has_turn = self._reader, server.whole_large_message, 0, False
+            """Receive and hand on a message; a large one waits for its turn, also if its SIZE is small."""
+            sizes = [word[5:] for word in self.envelope.mail_options if word[:5].upper() == "SIZE="]
+            reader, receive, n_bytes, has_turn = self._reader, self._reader.readuntil, 0, False
 
             async def readuntil(separator: bytes) -> bytes:
                 nonlocal n_bytes, has_turn
-                line: bytes = await reader.readuntil(separator)
+                line: bytes = await receive(separator)
                 n_bytes += len(line)
                 if n_bytes > LARGE and not has_turn:
-                    has_turn = await turn.acquire()
+                    has_turn = await server.whole_large_message.acquire()
                 return line
 
-            self._reader = SimpleNamespace(read=reader.read, readuntil=readuntil)
+            reader.readuntil = readuntil
             try:
+                if any(size.isdecimal() and int(size) > LARGE for size in sizes):  # before any of it is held
+                    has_turn = await server.whole_large_message.acquire()
                 await super().smtp_DATA(arg)
             finally:
-                self._reader = reader
+                reader.readuntil = receive
                 if has_turn:
-                    turn.release()
+                    server.whole_large_message.release()
 
     loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, server)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
@@ -93,12 +94,10 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
 def check_addresses(
     next: str, smtp: int | None, lmtp: int | None, milter: str | None, own: list[str]
 ) -> None:
-    """Raise InputError unless --next is the server behind a content filter, and not at `own` addresses.
-
-    Also if the address of a milter is neither a port nor a path.
-    """
-    is_path = milter is None or "/" in milter or (milter != "" and ":" not in milter)
-    if not (0 < _host_and_port(f":{milter}")[1] < 65536 if milter and milter.isdecimal() else is_path):
+    """Raise InputError unless `milter` is a port or path, and --next behind the filter and not at `own`."""
+    place = "/" if milter is None else milter or ":"
+    is_path = "/" in place or ":" not in place
+    if not (0 < _host_and_port(f":{place}")[1] < 65536 if place.isdecimal() else is_path):
         raise InputError(f"--milter must be a port from 1 to 65535 or the path of a socket, got {milter!r}")
     if bool(next) != bool(smtp or lmtp):
         raise InputError(
