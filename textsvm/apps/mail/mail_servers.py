@@ -56,7 +56,7 @@ async def content_filter(port: int, next: str, lmtp: bool, server: Server) -> Cl
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
 
         async def smtp_DATA(self, arg: str) -> None:
-            """Receive and hand on a message; a large one waits for its turn, also if its SIZE is small."""
+            """Receive and hand on a message; large messages wait for their turn, also with a small SIZE."""
             sizes = [word[5:] for word in self.envelope.mail_options if word[:5].upper() == "SIZE="]
             reader, receive, n_bytes, has_turn = self._reader, self._reader.readuntil, 0, False
 
