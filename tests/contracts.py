@@ -146,25 +146,21 @@ class KernelContract(Contract):
             assert cross.dtype == np.float32
             np.testing.assert_allclose(cross, gram, rtol=self.rtol, atol=self.atol)
 
-    def test_unseen_symbols_match_nothing_and_themselves(self, device):
-        train, new = ["banana", "bandana", "nab"], ["bonana", "xyx", "", "Ωβanana", "nab", "zzzzzzzz"]
+    @pytest.mark.parametrize(
+        ("size", "new"),
+        [
+            (np.uint8, ["bonana", "xyx", "", "Ωβanana", "nab", "zzzzzzzz"]),
+            (np.uint16, ["".join(chr(0x3000 + i) for i in range(300)), "banana bandana", "\u3001\u3002 cat"]),
+        ],
+        ids=["unseen symbols", "an alphabet that grows past one byte"],
+    )
+    def test_unseen_symbols_match_nothing_and_themselves(self, size, new, device):
+        train = ["banana", "bandana", "nab", "the cat sat"]
         for kernel, oracle in self.cases:
             documents = encode(train)
             kernel.fit(documents)
             others = encode(new, documents.alphabet)
-            values = to_numpy(kernel.rows(documents, device).cross(others))
-            expected = matrix(oracle, new, train)
-            np.testing.assert_allclose(values, expected, rtol=self.rtol, atol=self.atol, err_msg=str(kernel))
-
-    def test_alphabet_that_grows_past_one_byte_at_prediction(self, device):
-        train = ["banana", "bandana", "the cat sat"]
-        new = ["".join(chr(0x3000 + i) for i in range(300)), "banana bandana", "\u3001\u3002 cat"]
-        for kernel, oracle in self.cases:
-            documents = encode(train)
-            kernel.fit(documents)
-            others = encode(new, documents.alphabet)
-            assert documents.codes.dtype == np.uint8
-            assert others.codes.dtype == np.uint16
+            assert (documents.codes.dtype, others.codes.dtype) == (np.uint8, size)
             values = to_numpy(kernel.rows(documents, device).cross(others))
             expected = matrix(oracle, new, train)
             np.testing.assert_allclose(values, expected, rtol=self.rtol, atol=self.atol, err_msg=str(kernel))

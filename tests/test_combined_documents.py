@@ -10,6 +10,7 @@ from contracts import check_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import change, load
+from test_tokens import TEXTS as SHORT
 
 from textsvm import (
     SVC,
@@ -34,16 +35,7 @@ from textsvm.text.documents import Documents, MultiView, View, encode_as, normal
 from textsvm.training.train import prepare
 
 CPU = select("cpu")
-TEXTS = [
-    "Buy cheap pills now, don't wait!",
-    "Cheap, cheap watches: buy now now",
-    "WIN a prize - click now",
-    "You don't win; buy a prize, now",
-    "The meeting is at noon",
-    "See you at the meeting, the agenda is new",
-    "Don't be late at noon",
-    "New agenda: meeting of US and us",
-] * 2
+TEXTS = [*SHORT[:7], "New agenda: meeting of US and us"] * 2
 LABELS = (["spam"] * 4 + ["ham"] * 4) * 2
 NEW = ["Don't click: the WIN is at noon", "Straße, naïve", "!", "", "noon", "US"]
 CHARACTERS = Spectrum((1, 3), "log", idf=True)

@@ -266,8 +266,9 @@ def test_pieces_cover_a_text_once(text, most):
     assert len(cuts) <= 2 * most + 1
 
 
-def test_overlapping_substrings_are_merged_and_their_contributions_summed():
-    model = SVC(Spectrum((2, 5))).fit(TEXTS, ["spam"] * 5 + ["ham"] * 5)
+@pytest.mark.parametrize("kernel", [Spectrum((2, 5)), Sum([Spectrum((2, 5)), Spectrum((2, 4), "log")])])
+def test_overlapping_substrings_are_merged_and_their_contributions_summed(kernel):
+    model = SVC(kernel).fit(TEXTS, ["spam"] * 5 + ["ham"] * 5)
     [found] = explain(model, ["pills!"], substrings=1000)
     exact = {each.text: each.contribution for each in found.substrings}
     whole = max(found.merged, key=lambda each: len(each.text))
@@ -324,7 +325,12 @@ def test_tokens_have_the_contributions_of_their_vectors(folder, tmp_path, texts)
     for first, end, token in places:
         expected = (encoder.embeddings[token] - centre) @ weights / len(places)
         assert explanation.symbols[first:end] == pytest.approx(expected / (end - first), abs=1e-4)
-    assert {part.text for part in explanation.substrings} == {f"token:{word}" for word in text.split()}
+    assert {part.text: part.count for part in explanation.substrings} == {
+        f"token:{word}": 1 for word in text.split()
+    }
+    [twice] = explain(loaded, ["soup and soup"])
+    assert {part.text: part.count for part in twice.substrings}["token:soup"] == 2
+    assert sum(part.contribution for part in twice.substrings) == pytest.approx(twice.value - twice.bias)
 
 
 @pytest.mark.parametrize("texts", [True, False])

@@ -41,17 +41,10 @@ def peak_of_fit(task, kernel, memory=None):
 @pytest.mark.parametrize(
     "kernel", [Spectrum(p=3), EditDistance(), GapWeighted(p=2), GappedKmers(3, 1)], ids=str
 )
-def test_the_dense_matrix_exists_once(task, kernel):
+def test_the_dense_matrix_exists_once_and_a_memory_budget_is_kept(task, kernel):
     peak, model = peak_of_fit(task, kernel)
     assert "whole kernel matrix" in model.gram_description_
     assert peak < 1.5 * 4 * N * N
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(
-    "kernel", [Spectrum(p=3), EditDistance(), GapWeighted(p=2), GappedKmers(3, 1)], ids=str
-)
-def test_a_memory_budget_is_kept(task, kernel):
     budget = 2 << 20
     peak, model = peak_of_fit(task, kernel, memory=budget)
     assert "on demand" in model.gram_description_

@@ -142,6 +142,17 @@ MACHINE = {
     "max_length": (10, 40),
     "tol": (0.5, 1e-5),
 }
+ON_FOLDS = {
+    "model": (SVC(Spectrum(2), **CPU), SVC(Spectrum(4), **CPU)),
+    "X": (TEXTS, MIXED),
+    "y": (LABELS, LABELS[::-1]),
+    "cv": (3, FOLDS),
+    "repeats": (1, 2),
+    "groups": (None, GROUPS),
+    "sample_weight": (None, 1.0 + Y),
+    "group_duplicates": (None, 0.9),
+    "random_state": (0, 1),
+}
 TEXT = {"normalised": (True, False), "tokens": ("characters", "words"), "keep_case": (True, False)}
 #: Kind -> how it is called, and two values of each parameter.
 ROWS = {
@@ -254,33 +265,17 @@ ROWS = {
     "cross_validate": (
         validated,
         {
-            "model": (SVC(Spectrum(2), **CPU), SVC(Spectrum(4), **CPU)),
-            "X": (TEXTS, MIXED),
-            "y": (LABELS, LABELS[::-1]),
-            "cv": (3, FOLDS),
-            "repeats": (1, 2),
-            "groups": (None, GROUPS),
-            "sample_weight": (None, 1.0 + Y),
+            **ON_FOLDS,
             "metrics": (None, ["accuracy"]),
-            "group_duplicates": (None, 0.9),
-            "random_state": (0, 1),
         },
     ),
     "tune": (
         tuned,
         {
-            "model": (SVC(Spectrum(2), **CPU), SVC(Spectrum(4), **CPU)),
-            "X": (TEXTS, MIXED),
-            "y": (LABELS, LABELS[::-1]),
+            **ON_FOLDS,
             "grid": ({"C": [0.01]}, {"C": [1]}),
             "metric": ("accuracy", "macro_f1"),
-            "cv": (3, FOLDS),
-            "repeats": (1, 2),
-            "groups": (None, GROUPS),
-            "sample_weight": (None, 1.0 + Y),
             "nested": (None, 2),
-            "group_duplicates": (None, 0.9),
-            "random_state": (0, 1),
         },
     ),
     "doubts": (

@@ -154,7 +154,7 @@ def test_folds_and_held_out_parts_are_scikit_learns(n, k, seed):
         )
         for ours, theirs in zip(make_folds(k, target, random_state=seed), expected, strict=True):
             assert [part.tolist() for part in ours] == [part.tolist() for part in theirs]
-    for labels in (None, codes.tolist()):
+    for labels in (None, codes.tolist(), np.array([0, 0, 0, 1, 1, 2])[np.arange(n) % 6].tolist()):
         expected = train_test_split(range(n), test_size=k / 10, random_state=seed, stratify=labels)
         assert shuffle_split(n, k / 10, seed, labels) == tuple(map(sorted, expected))
 

@@ -96,29 +96,19 @@ def test_folds_and_paths_are_those_of_libsvm(world):
             np.testing.assert_allclose(-values_of(matrix, one), theirs, atol=2e-4)
 
 
-@pytest.mark.parametrize("along", ["epsilon", "C"])
-def test_regression_paths_are_those_of_libsvm(world, along):
+@pytest.mark.parametrize("along", ["epsilon", "C", "nu"])
+def test_paths_of_numbers_and_of_one_class_are_those_of_libsvm(world, along):
     matrix, _, numbers, weight = world
     index = np.flatnonzero(np.arange(N) % 3)
-    path = [
-        replace(Regression(index, numbers[index], 2.0, weight[index], 0.1), **{along: value})
-        for value in (0.05, 0.2, 0.8)
-    ]
-    for problem, machines in zip(path, solve(DenseGram(matrix), [path], Stopping(1e-6))[0], strict=True):
-        model = SVR(kernel="precomputed", C=problem.C, epsilon=problem.epsilon, tol=1e-6)
-        model.fit(matrix[np.ix_(index, index)].astype(np.float64), problem.target, problem.weight)
-        theirs = model.predict(matrix[:, index])
-        np.testing.assert_allclose(values_of(matrix, machines)[:, 0], theirs, atol=2e-4)
-
-
-def test_one_class_paths_are_those_of_libsvm(world):
-    matrix, _, _, weight = world
-    index = np.flatnonzero(np.arange(N) % 3)
-    path = [OneClass(index, nu, weight[index]) for nu in (0.1, 0.5, 0.3)]
-    for problem, machines in zip(path, solve(DenseGram(matrix), [path], Stopping(1e-6))[0], strict=True):
-        model = OneClassSVM(kernel="precomputed", nu=problem.nu, tol=1e-6)
-        model.fit(matrix[np.ix_(index, index)].astype(np.float64), sample_weight=problem.weight)
-        theirs = model.decision_function(matrix[:, index])
+    problem, model = Regression(index, numbers[index], 2.0, weight[index], 0.1), SVR(epsilon=0.1, C=2.0)
+    if along == "nu":
+        problem, model = OneClass(index, 0.1, weight[index]), OneClassSVM()
+    values = (0.05, 0.8, 0.2)
+    path = [replace(problem, **{along: value}) for value in values]
+    for value, machines in zip(values, solve(DenseGram(matrix), [path], Stopping(1e-6))[0], strict=True):
+        model.set_params(kernel="precomputed", tol=1e-6, **{along: value})
+        model.fit(matrix[np.ix_(index, index)].astype(np.float64), numbers[index], weight[index])
+        theirs = (model.predict if along != "nu" else model.decision_function)(matrix[:, index])
         np.testing.assert_allclose(values_of(matrix, machines)[:, 0], theirs, atol=2e-4)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -23,8 +24,10 @@ from textsvm import (
     OneClassSVM,
     Spectrum,
     Sum,
+    explain,
     save,
 )
+from textsvm.model import top_features as module
 from textsvm.model.top_features import Occurrences, merge
 
 TEXTS = [
@@ -198,8 +201,15 @@ def test_the_weight_of_a_class_of_crammer_singer_is_above_the_mean_of_the_others
 
 
 @pytest.mark.parametrize("kernel", [GappedKmers(3, 2), Mismatch(3, alphabet=30)], ids=repr)
-def test_patterns_that_speak_against_a_class_are_not_listed(kernel):
-    for top in SVC(kernel, device="cpu").fit(TEXTS, LABELS).top_features(10_000):
-        assert top.kind == "patterns"
-        assert top.features
-        assert all(feature.weight > 0 for feature in top.features)
+@pytest.mark.parametrize("most", [2, 300])
+def test_patterns_are_summed_over_the_documents_of_the_largest_coefficients(kernel, most, monkeypatch):
+    """Those that speak against a class are not listed."""
+    monkeypatch.setattr(module, "MAX_DOCUMENTS", most)
+    model = SVC(kernel, device="cpu").fit(TEXTS[:6], LABELS[:6])
+    largest = model.support_[np.argsort(-np.abs(model.dual_coef_[0]), kind="stable")[:most]]
+    totals = Counter()
+    for own in explain(model, [TEXTS[i] for i in largest], substrings=10_000):
+        totals.update({part.text: part.contribution for part in own.substrings})
+    for sign, top in zip((-1, 1), model.top_features(10_000), strict=True):
+        expected = {text: sign * weight for text, weight in totals.items() if sign * weight > 0}
+        assert (top.kind, {x.text: x.weight for x in top.features}) == ("patterns", pytest.approx(expected))

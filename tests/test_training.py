@@ -251,6 +251,15 @@ def test_what_did_not_converge_is_said_where_it_was_asked_for(machine, solver):
     assert [warning.filename for warning in caught] == [__file__]
 
 
+@pytest.mark.parametrize(("kernel", "tol"), [("auto", 0.02), ("fast", 0.02), (LOG, 0.001)])
+def test_the_solver_stops_at_the_tolerance_of_the_kernel(kernel, tol):
+    texts, y = letters(90, 3)
+    found = max(own.violation for own in SVC(kernel, device="cpu").fit(texts, y).model_.record.solutions)
+    assert tol / 20 < found <= tol
+    with pytest.warns(UserWarning, match=f"tol {tol:g}"):
+        SVC(kernel, max_iter=1, device="cpu").fit(texts, y)
+
+
 @pytest.mark.parametrize("kernel", [Spectrum(2), LOG])
 def test_folds_without_a_test_part_train_machines_and_have_no_values(kernel):
     """Wherever they stand; without any test part there was an IndexError."""

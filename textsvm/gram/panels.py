@@ -27,7 +27,6 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.arrays import Floats32, Ints
 from textsvm.runtime import parallel
@@ -113,13 +112,8 @@ class Panels:
             stream.write(values.data)
             stream.write(trailer.tobytes())
             stream.write(zlib.crc32(trailer.tobytes()).to_bytes(4, "little"))
-        self._take(number, trailer)
+        self._known[number] = False  # the trailer is read when it is needed
         self._checked[first:last] = True
-
-    def _take(self, number: int, trailer: NDArray[np.void]) -> None:
-        first, last = self.bounds(number)
-        self._checksum[first:last], self._diagonal[first:last] = trailer["checksum"], trailer["diagonal"]
-        self._known[number] = True
 
     def _know(self, numbers: Iterable[int]) -> None:
         """Read the trailers of some panels; Damaged if that fails."""
@@ -137,7 +131,9 @@ class Panels:
             whole = len(body) == (last - first) * _TRAILER.itemsize
             if not whole or zlib.crc32(body).to_bytes(4, "little") != crc:
                 raise Damaged(number)
-            self._take(number, np.frombuffer(body, _TRAILER))
+            trailer = np.frombuffer(body, _TRAILER)
+            self._checksum[first:last], self._diagonal[first:last] = trailer["checksum"], trailer["diagonal"]
+            self._known[number] = True
 
     def diagonal(self) -> Floats32:
         """K[i, i], shape (n,); Damaged if that fails."""

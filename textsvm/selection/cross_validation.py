@@ -367,13 +367,13 @@ def fit_learning_curve(metric: str, n: Floats, errors: Floats) -> LearningCurve:
 
 def _power_law(n: Floats, error: Floats) -> tuple[float, float, float]:
     """a, b and c that minimise the squares of relative residuals."""
-    best = (np.inf, (float(error[-1]), 0.0, 1.0))
+    laws = []
     weight = 1 / np.maximum(error, 1e-3 * max(float(error.max()), 1e-12))
     for c in POWERS.tolist():
         basis = np.column_stack([np.ones(len(n)), (n / n[-1]) ** -c])
         (a, b), residual = scipy.optimize.nnls(basis * weight[:, None], error * weight)
-        best = min(best, (float(residual), (float(a), float(b * n[-1] ** c), c)))
-    return best[1]
+        laws.append((float(residual), (float(a), float(b * n[-1] ** c), c)))
+    return min(laws)[1]
 
 
 def _at(law: tuple[float, float, float], n: Floats) -> Floats:

@@ -218,7 +218,7 @@ def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float
     weights, biases = feature_weights(features, codes)
     p = scipy.special.softmax(features @ weights + biases, axis=1)
     score, suggested = 1 - p[np.arange(len(codes)), codes], classes[p.argmax(axis=1)]
-    return Doubts(classes[codes], suggested, score, p, classes, near, alike, outliers(near.value[:, :1]))
+    return Doubts(classes[codes], suggested, score, p, classes, near, alike, outliers(near.value))
 
 
 def feature_weights(features: Floats, codes: Ints) -> tuple[Floats, Floats]:
@@ -244,7 +244,7 @@ def feature_weights(features: Floats, codes: Ints) -> tuple[Floats, Floats]:
 
 
 def outliers(similarity: Floats) -> Bools:
-    """Whether each text resembles no other, by its nearest value, shape (n, 1) or (n, 0)."""
+    """Whether each text resembles no other, by its nearest value, the first of each row."""
     if not similarity.size:
         return np.zeros(len(similarity), bool)
     logs = np.log(np.maximum(similarity[:, 0], 1e-12))
