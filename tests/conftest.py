@@ -86,6 +86,17 @@ def process_settings():
     }
 
 
+@pytest.fixture
+def store(taught, tmp_path, monkeypatch):
+    """A copy of the mail store `taught` of a test file, which is where TEXTSVM_MAIL leads."""
+    folder = tmp_path / "store"
+    folder.mkdir(0o700)
+    for file in taught.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setenv("TEXTSVM_MAIL", str(folder))
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def _settings_come_back():
     before = process_settings()

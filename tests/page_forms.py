@@ -59,7 +59,7 @@ SHOWING = (
     "min-height:0;overflow:hidden", "line-height:1", "letter-spacing:0", "color:bogus", "display:bogus",
     "font-size:-1px", "x-display:none", "content:'display:none'", "border:0;margin:0;padding:0",
     "mso-line-height-rule:exactly", "font-size:calc(1em + 1px)", "font-size:calc((1em + 4px) / 2)",
-    "font-size:max(0px, 1em)", "font-size:clamp(8px, 0px, 20px)",
+    "font-size:max(0px, 1em)", "font-size:clamp(8px, 0px, 20px)", "font-size:calc(0px / (1 + 1px))",
     "max-height:calc(1em + 9px);overflow:hidden",
     "margin-left:calc(0px + 2em)", "opacity:0;opacity:initial", "opacity:0;opacity:revert", "opacity:auto",
     "display:none;display:revert", "display:none;display:unset", "display:none;display:initial",

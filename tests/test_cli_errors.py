@@ -906,8 +906,17 @@ predict m.textsvm t.json  =>  40 rows
     text in ROWS]).encode()  =>  40  =>  "label": "good"
 train t.csv  =>  note: t\.csv, document 2: left out: it has no label
     =>  $table([('' if i == 0 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS)
-train t.csv  =>  exact copies of others; sets of copies with different labels: 1
-    =>  $table([('bad', ROWS[0][1]), *ROWS], COLUMNS)
+train t.csv  =>  : 3 of 43 documents are exact copies of others; sets of copies with different labels: 1
+    =>  $table([('bad', ROWS[0][1]), *ROWS, ROWS[5], ROWS[5]], COLUMNS)
+train t.csv  =>  note: 2 of the 5 classes have a single document
+    =>  $table([('x', 'one'), ('y', 'two'), ('z', 'text three'), ('z', 'text four'), *ROWS], COLUMNS)
+train t.csv --groups who --holdout 0.5 --json  =>  class 'rare' has 1 group: it is trained on and never held
+    =>  $table([(*row, i) for i, row in enumerate([('rare', 'x y'), *ROWS])], (*COLUMNS, 'who'))
+cv t.csv --kernel spectrum:2 --folds 60 --json  =>  note: 60 folds train as many machines; 5 or 10 folds
+    =>  $table(texts(60), ('label', 'text'))
+compare t.csv --kernel spectrum:2 --json --groups who  =>  60 test documents have others of their group
+    =>  $table([(a, f'{b} {part}', part, i) for part in ('train', 'test') for i, (a, b) in
+    enumerate(texts(60))], ('label', 'text', 'part', 'who'))
 predict m.textsvm t.txt --format lines  =>  fewer than 5 % of the sequences of four characters.*do not trust
     =>  Der Zug hatte gestern wieder\nzwei Stunden Verspaetung.\n  =>  2
 predict m.textsvm t.csv --output-format csv  =>  predicted_label_2
@@ -957,12 +966,6 @@ train t.csv --kernel fast -o new.textsvm  =>  warning: .*'ham' and 'HAM' differ
     =>  $labelled(*('ham', 'HAM', 'spam'))  =>    =>  ; next: check the labels
 train t.csv --kernel spectrum:2 -q --json -o new.textsvm  =>  warning: .*'ham' and 'HAM' differ
     =>  $labelled(*('ham', 'HAM', 'spam'))  =>    =>  "warnings": \[\s*"[^]]*'ham' and 'HAM' differ
-train t.csv --kernel fast -o new.textsvm  =>  warning: .*'1' and '1.0' are the same
-    =>  $labelled(*('1', '1.0', '2'))  =>    =>  ; next: check the labels
-train t.csv --kernel spectrum:2 -q --json -o new.textsvm  =>  warning: .*'1' and '1.0' are the same
-    =>  $labelled(*('1', '1.0', '2'))  =>    =>  "warnings": \[\s*"[^]]*'1' and '1.0' are the same
-train t.csv --kernel fast -o new.textsvm  =>  warning: .*'nan': a class like others
-    =>  $labelled(*('nan', 'spam'))  =>    =>  ; next: check the labels
 train t.csv --kernel spectrum:2 -q --json -o new.textsvm  =>  warning: .*'nan': a class like others
     =>  $labelled(*('nan', 'spam'))  =>    =>  "warnings": \[\s*"[^]]*'nan': a class like others
 update m.textsvm t.csv -o new2.textsvm --json  =>  'good' and 'GOOD' differ only in case

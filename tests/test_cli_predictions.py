@@ -564,6 +564,9 @@ def test_the_least_sure_documents_as_json_and_refusals(place, tmp_path):
     done = run("predict", "m", "gap.csv", "--unsure", "5", "--output-format", "csv", cwd=place)
     assert done.returncode == 1
     assert sorted(line[:1] for line in done.stdout.decode().splitlines()) == ["1", "3", "n"]
+    (place / "gap.csv").write_text("nr,body\n1,\n2,\n")
+    done = run("predict", "m", "gap.csv", "--unsure", "5", "--output-format", "csv", cwd=place)
+    assert done.stdout == b"id,label,confidence\n"
 
 
 @pytest.mark.parametrize("model", ["m", "c", "u"])

@@ -1,11 +1,13 @@
 """textsvm update: models trained again on old and new documents, and the report of the changes."""
 
 import csv
+import hashlib
 import io
 import json
 import os
 import socket
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +26,10 @@ from textsvm import (
     read_corpus,
     save,
 )
+from textsvm.cli.model_files import corpus_digest
 from textsvm.evaluation import comparison
 from textsvm.readers import sample
-from textsvm.readers.corpus import Corpus
+from textsvm.readers.corpus import Corpus, Document, build_corpus
 
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"] * 2
 LABELS = ["fruit", "cloth", "fruit", "cloth", "cloth", "cloth"] * 2
@@ -121,6 +124,16 @@ def test_corrections_survive_an_update(halves):
     (halves / "old.csv").write_text(f"text,label\na splendid kettle,{other}\nso so,{other}\n")
     result = run("update", "m", "new.csv", "--corpus", "old.csv", "-o", "o", cwd=halves)
     assert "labels changed 0, documents left out 0, not in the corpus 2" in result.stderr.decode()
+
+
+def test_the_digest_of_a_corpus_is_that_of_older_models():
+    """It is kept in model files: of the first column of texts, all columns, labels and numbers."""
+    corpus = build_corpus([Document(str(i), f"text {i}", "ab"[i]) for i in range(2)], "c", "", [])
+    for columns in (None, {"title": ["one", "two"], "body": ["three", "é"]}):
+        of = replace(corpus, columns=columns)
+        parts = [*columns["title"], *columns["title"], *columns["body"]] if columns else corpus.texts
+        hashed = hashlib.blake2b("".join(f"{x}\0" for x in [*parts, "a", "b"]).encode(), digest_size=16)
+        assert corpus_digest(of) == hashed.hexdigest()
 
 
 def test_a_model_saved_in_python_is_updated_from_named_columns(halves):

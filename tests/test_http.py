@@ -159,12 +159,13 @@ def test_at_most_a_piece_is_read_before_an_answer():
     asyncio.run(pipeline())
 
 
-def test_unread_answers_are_bounded():
-    async def app(request):
-        return HttpAnswer(200, b"x" * 9_000_000)
+async def large(request):
+    return HttpAnswer(200, b"x" * 9_000_000)
 
+
+def test_unread_answers_are_bounded():
     async def ask():
-        async with serving(app, held=20_000_000) as (turns, port):
+        async with serving(large, held=20_000_000) as (turns, port):
             writers = []
             for _ in range(10):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
@@ -183,11 +184,8 @@ def test_unread_answers_are_bounded():
 
 
 def test_an_unread_answer_is_dropped():
-    async def app(request):
-        return HttpAnswer(200, b"x" * 9_000_000)
-
     async def ask():
-        async with serving(app, sending=0.5) as (turns, port):
+        async with serving(large, sending=0.5) as (turns, port):
             watching = asyncio.create_task(turns.watch())
             _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
             writer.transport.pause_reading()

@@ -895,6 +895,24 @@ def test_a_tunnel_with_another_port_is_accepted(page):
 
 
 @pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left", "a.jsonl"), "a.jsonl: No space left"),
+        (OSError("odd"), "the disk: odd"),
+        (ValueError("odd"), "this failed; the terminal of `textsvm label` has the error"),
+    ],
+)
+def test_what_fails_while_a_label_is_kept_is_said(page, error, said, monkeypatch, capsys):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("textsvm.apps.label.app._parsed", fail)
+    answer = request(page)
+    assert (answer.status, json.loads(answer.body)) == (500, {"error": said})
+    assert ("ValueError: odd" in capsys.readouterr().err) == isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize(
     ("path", "body", "status"),
     [
         ("answer", b"", 400),

@@ -348,19 +348,7 @@ def world(tmp_path_factory):
     run("train", "t.csv", *model, "-o", "m.textsvm", cwd=folder)
     run("train", "t.csv", *model, "--calibrate", "sigmoid", "-o", "c.textsvm", cwd=folder)
     run("train", "long.csv", *model, "--chunk", "100", "-o", "p.textsvm", cwd=folder)
-    run(
-        "train",
-        "t.csv",
-        "--kernel",
-        "spectrum:3",
-        "--text",
-        "text",
-        "--regress",
-        "score",
-        "-o",
-        "r.textsvm",
-        cwd=folder,
-    )
+    run("train", "t.csv", *model[:4], "--regress", "score", "-o", "r.textsvm", cwd=folder)
     run("train", "tree", "--kernel", "spectrum:3", "--level", "2", "-o", "f.textsvm", cwd=folder)
     run("train", "vectors.npy", "--labels", "y.txt", "--kernel", "linear", "-o", "v.textsvm", cwd=folder)
     return folder

@@ -199,6 +199,19 @@ def test_explanations_of_mistakes_speak_for_the_positive_class(positive):
         assert total == pytest.approx(mistake.value, abs=1e-6)
 
 
+def test_bars_are_as_long_as_their_values_and_do_not_meet():
+    """Each stands around its text, and below the one before."""
+    svg = charts.bars_chart("t", ["one", "two", "three"], [2.0, 0.5, 1.23456])
+    width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups())
+    bars = [[*map(float, bar)] for bar in re.findall(r'd="M0 (\S+)H(\S+)V(\S+)H0Z"', svg)]
+    assert [bar[1] for bar in bars] == pytest.approx([width, width / 4, width * 0.61728], abs=0.1)
+    edges = [edge for top, _, bottom in bars for edge in (top, bottom)]
+    assert [0, *edges, height] == sorted({0, *edges, height})
+    texts = re.findall(r'<text class="[a-z ]+" x="(\S+)" y="(\S+)">([^<]+)</text>', svg)
+    assert [text for _, _, text in texts] == ["one", "2", "two", "0.5", "three", "1.23"]
+    assert [sum(top < float(y) < bottom for top, _, bottom in bars) for _, y, _ in texts] == [1] * 6
+
+
 def test_new_columns_of_a_sheet_look_like_the_others(tmp_path):
     """A header in bold letters; charts and pictures, which are not kept, are said."""
     openpyxl = pytest.importorskip("openpyxl")

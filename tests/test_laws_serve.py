@@ -15,7 +15,9 @@ from test_http import serving
 
 from textsvm import SVC, CalibratedSVC, Spectrum, save
 from textsvm.apps.serve.app import BOUNDS, RequestLimits, Service
+from textsvm.apps.serve.commands import _named
 from textsvm.apps.serve.worker import Refusal, ServedModel, TextRequest, Worker
+from textsvm.cli.console import WrongUsage
 from textsvm.runtime import http
 from textsvm.runtime.http import Hosts, HttpAnswer, HttpRequest
 
@@ -39,6 +41,18 @@ def test_a_request_is_counted_in_the_bucket_of_its_seconds():
         if float(bound) >= seconds:
             assert int(n) == 3
     assert 0 < seconds < 1
+
+
+def test_models_are_called_by_their_names_or_those_of_their_files(tmp_path, monkeypatch):
+    """Also by that of a file with a sign of equality; a name stands for one model."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b.textsvm").touch()
+    named = _named(["x/spam.textsvm", "news=y/spam.textsvm", "a=b.textsvm", "c="])
+    paths = {"spam": "x/spam.textsvm", "news": "y/spam.textsvm", "a=b": "a=b.textsvm", "c=": "c="}
+    assert list(named.items()) == list(paths.items())
+    for wrong in (["a/m.textsvm", "b/m.textsvm"], ["m=a", "m=b"], ["=a"], [""]):
+        with pytest.raises(WrongUsage, match="is taken or empty; name it, as NAME=PATH"):
+            _named(wrong)
 
 
 @pytest.mark.parametrize(("size", "status"), [(1, 400), (2, 400), (64, 200), (5000, 200)])

@@ -48,17 +48,6 @@ def taught(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def store(taught, tmp_path, monkeypatch):
-    """A copy of it, which is where TEXTSVM_MAIL leads."""
-    folder = tmp_path / "store"
-    folder.mkdir(0o700)
-    for file in taught.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setenv("TEXTSVM_MAIL", str(folder))
-    return folder
-
-
 def categories(folder, messages):
     with Filter(folder) as opened:
         return [opened.classify(data).category for data in messages]

@@ -29,17 +29,6 @@ def taught(tmp_path_factory):
     return taught_store(tmp_path_factory.mktemp("taught") / "store", 40)
 
 
-@pytest.fixture
-def store(taught, tmp_path, monkeypatch):
-    """A copy of it, which is where TEXTSVM_MAIL leads."""
-    folder = tmp_path / "store"
-    folder.mkdir(0o700)
-    for file in taught.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setenv("TEXTSVM_MAIL", str(folder))
-    return folder
-
-
 def call(*arguments, stdin=b""):
     words = ["mail", *map(str, arguments)]
     with patch.object(sys, "argv", ["textsvm", *words]):

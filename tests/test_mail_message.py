@@ -191,6 +191,8 @@ def test_names_that_are_addresses_and_raw_bytes():
     got = lines(b'From: "service@bank.com" <x@evil.example>\nSubject: gr\xfcn\n\nx\n')
     assert {"[name of the sender shows another address]", "[header that is not encoded]"} <= {*got}
     assert "subject: grün" in got
+    own = lines(b'From: "X@Evil.example" <x@evil.example>\n\nx\n')
+    assert "[name of the sender shows another address]" not in own
 
 
 def test_attachments_are_named_before_the_text():

@@ -189,11 +189,18 @@ def test_wrong_usage(tmp_path):
         assert "cannot listen at" in fails("mail", "serve", "--store", store, "--tcp", port, code=3)
 
 
-def test_a_relative_socket_is_that_of_the_server(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("store", "given", "place"), [("store", "mail.sock", "mail.sock"), ("", "", "store/socket")]
+)
+def test_a_relative_socket_is_that_of_the_server(store, given, place, tmp_path, monkeypatch):
+    """A name that is empty, as of a variable that is not set, is that of the environment."""
     monkeypatch.chdir(tmp_path)
-    options = ("mail", "serve", "--store", tmp_path / "store", "--socket", "mail.sock")
-    with process("-m", "textsvm", *options, socket=tmp_path / "mail.sock") as server:
-        assert kind(tmp_path / "mail.sock", HAM) == "Unsure"
+    monkeypatch.setenv("TEXTSVM_MAIL", "store")
+    options = ("mail", "serve", "--store", store, "--socket", given)
+    with process("-m", "textsvm", *options, socket=tmp_path / place) as server:
+        assert kind(tmp_path / place, HAM) == "Unsure"
+        assert (tmp_path / "store" / "lessons.sqlite").is_file()
+        assert {path.name for path in tmp_path.iterdir()} <= {"store", "spool", "mail.sock", "mail.sock.lock"}
         server.terminate()
         assert b"nothing answers" not in server.communicate(timeout=20)[1]
 

@@ -80,6 +80,19 @@ def test_a_text_may_have_a_few_control_characters():
     assert is_binary(b"\x01" * 51 + b"a" * 949)
 
 
+@pytest.mark.parametrize(
+    ("written", "labels"),
+    [
+        ("ax ay c d e", ["a,x", "a,y", "c", "d", "e"]),
+        ("ax ay bx by c", [*"aabbc"]),
+        ("ax bx cx", ["a,x", "b,x", "c,x"]),
+    ],
+)
+def test_a_comma_ends_a_label_if_most_have_one_and_few_are_different(written, labels, write):
+    rows = [f"__label__{','.join(word)} number {i}\n" for i, word in enumerate(written.split())]
+    assert read_corpus(write("t.txt", "".join(rows) + "__label__e last\n")).labels == [*labels, "e"]
+
+
 def test_labels_of_fasttext_anywhere(write):
     path = write(
         "t.txt", "one __label__a\ntwo __label__b three\n__label__a __label__b four\nfive\nx__label__c\n"

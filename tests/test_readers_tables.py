@@ -38,6 +38,15 @@ def test_csv_without_header(delimiter, write):
     assert read_corpus(path, text="2").labels is None
 
 
+@pytest.mark.parametrize("text", ['"a" and more {}', '"one {}\nline, and\nanother, too\n"'])
+def test_a_delimiter_is_found_beside_odd_quotes_and_lines_in_cells(text, write):
+    """Cells are not cut at a comma of a line, which is in most lines of the file."""
+    rows = "".join(f"{i};{text.format(i)};{'xy'[i % 2]}\n" for i in range(6))
+    corpus = read_corpus(write("t.csv", f"nr;text;label\n{rows}"))
+    assert (corpus.labels, len(corpus.texts)) == (["x", "y"] * 3, 6)
+    assert "another, too" in corpus.texts[5] or corpus.texts[5].endswith("and more 5")
+
+
 def test_columns_by_name_and_number(write):
     path = write("x.csv", "a,b,c d\n1,2,3\n")
     corpus = read_corpus(path, text="c d,a", label="2", id="b")
@@ -791,7 +800,7 @@ def test_texts_that_are_numbers_or_dates_are_a_warning(values, kind, write):
     path = write("t.csv", table(rows, header=("nr", "Beschreibung", "Kategorie", "more")))
     for text in ("more", ["Beschreibung", "more"]):
         corpus = read_corpus(path, text=text, label="Kategorie")
-        warning = f"the column 'more' is read as texts and holds {kind}"
+        warning = f"the column 'more' is read as texts and holds {kind or ''}"
         assert (warning in said(corpus)) == (kind is not None), said(corpus)
         assert "'Beschreibung' is read as texts" not in said(corpus)
     if kind == "dates":

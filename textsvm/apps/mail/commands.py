@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 Store = Annotated[
-    Path | None,
+    str | None,  # '' is the default, as in `TEXTSVM_MAIL`
     option(
         "Folder of the mail store.",
         envvar="TEXTSVM_MAIL", metavar="DIR", show_default="~/.local/share/textsvm",
@@ -86,7 +86,7 @@ WithoutTexts = Annotated[
 ]
 
 
-def open_filter(store: Path | None, *, create: bool = False, texts: bool = True) -> Filter:
+def open_filter(store: str | None, *, create: bool = False, texts: bool = True) -> Filter:
     """Open the filter of a store, by default that of the user."""
     from textsvm.apps.mail.filter import Filter
 
@@ -413,7 +413,7 @@ def classify(
     raise typer.Exit(0 if embed else client.CODES[decision.kind])
 
 
-def _pass_through(files: list[str], store: Path | None) -> Decision:
+def _pass_through(files: list[str], store: str | None) -> Decision:
     """Write the message with the decision in its header, or unchanged after an error."""
     if len(files) > 1:
         raise WrongUsage("-p takes a single message")
@@ -430,7 +430,7 @@ def _pass_through(files: list[str], store: Path | None) -> Decision:
         sys.stdout.buffer.flush()
 
 
-def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: bool) -> Decision:
+def _print_decisions(files: list[str], store: str | None, verbose: bool, json: bool) -> Decision:
     """Print the decision for each message; returns the last."""
     with open_filter(store) as opened, naming_skipped(Console()) as skipped:
         for name, data in read_messages(files, skipped):
@@ -457,7 +457,7 @@ def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: 
 def serve(
     store: Store = None,
     socket: Annotated[
-        Path | None,
+        str | None,
         option(
             "Unix socket for spamc and textsvm-mail-client.",
             envvar="TEXTSVM_MAIL_SOCKET", metavar="PATH", show_default='"socket" in the store\'s folder',
@@ -495,7 +495,7 @@ def serve(
         raise InputError("`textsvm mail serve` needs Unix sockets; on Windows use `textsvm mail classify`")
     from textsvm.apps.mail import mail_servers, server
 
-    path = socket or Path(client.socket_path(os.fspath(store or "")))
+    path = Path(socket or client.socket_path(store or ""))
     own = [str(place) for place in (smtp, lmtp, tcp, milter, path) if place]
     mail_servers.check_addresses(next or "", smtp, lmtp, milter, own)
     interfaces: list[Interface] = [] if milter is None else [partial(mail_servers.milter, milter)]

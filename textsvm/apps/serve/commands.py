@@ -78,8 +78,8 @@ def _named(models: list[str]) -> dict[str, str]:
     """Paths by name; the name of a PATH is that of its file without suffix. WrongUsage if a name repeats."""
     paths: dict[str, str] = {}
     for argument in models:
-        name, equals, path = argument.partition("=")
-        if not equals or Path(argument).exists():
+        name, _, path = argument.partition("=")
+        if not path or Path(argument).exists():
             name, path = Path(argument).stem, argument
         if name in paths or not name:
             raise WrongUsage(f"{argument}: the name {name!r} is taken or empty; name it, as NAME=PATH")
