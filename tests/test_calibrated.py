@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refuses
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 from sklearn import svm
@@ -256,8 +257,7 @@ BAD = [
 def test_what_cannot_be_is_refused_before_any_work(monkeypatch, options, sentence):
     monkeypatch.setattr(TextSource, "encode", lambda *_: pytest.fail("there was work"))
     documents, y = texts(40)
-    with pytest.raises(InputError, match=sentence):
-        CalibratedSVC(**options).fit(documents, y)
+    refuses(sentence, CalibratedSVC(**options).fit, documents, y)
 
 
 def test_classes_and_thresholds_that_do_not_go_together():
@@ -265,8 +265,7 @@ def test_classes_and_thresholds_that_do_not_go_together():
     with pytest.raises(InputError, match="two thresholds are for two classes and there are 3"):
         CalibratedSVC(given(), reject=(0.2, 0.8)).fit(matrix, y)
     y[y == "class 0"] = "unsure"
-    with pytest.raises(InputError, match="a class is named 'unsure'"):
-        CalibratedSVC(given(), reject=0.8).fit(matrix, y)
+    refuses("a class is named 'unsure'", CalibratedSVC(given(), reject=0.8).fit, matrix, y)
     with pytest.raises(InputError, match="class once has 1 document and there are 5 folds"):
         CalibratedSVC(given()).fit(matrix, np.where(np.arange(N) == 0, "once", "often"))
 
@@ -297,8 +296,7 @@ def test_features_are_those_of_the_classifier():
     [({"C": -1}, "C=-1"), ({"scoring": "f1_macro"}, "no effect on probabilities")],
 )
 def test_settings_of_the_classifier_are_checked_before_any_work(options, sentence):
-    with pytest.raises(InputError, match=sentence):
-        check(CalibratedSVC(SVC(Spectrum(2), **options)).settings)
+    refuses(sentence, check, CalibratedSVC(SVC(Spectrum(2), **options)).settings)
 
 
 def test_the_accuracy_of_a_calibration_is_weighted():
@@ -349,8 +347,7 @@ def test_values_of_one_class_give_no_probabilities():
     decision = np.where(y == model.classes[0], model.decision_function(matrix), np.nan)
     assert with_scale(model, decision, y) is model
     assert with_scale(model, np.zeros((N, 3)), y) is model
-    with pytest.raises(InputError, match="a model of SVC has no probabilities; train a CalibratedSVC"):
-        model.predict_proba(matrix)
+    refuses("a model of SVC has no probabilities; train a CalibratedSVC", model.predict_proba, matrix)
 
 
 @pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")

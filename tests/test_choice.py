@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from loading import load
+from refusals import refuses
 
 import textsvm
 from textsvm import SVC, Compute, InputError
@@ -503,8 +504,7 @@ def test_weights_of_texts_and_classes_count():
         assert model.fit(texts, y, sample_weight=weight).decision_function(texts).mean() > plain + 0.1
     without = auto().fit(texts, y, sample_weight=np.where(np.arange(40) < 4, 0.0, 1.0))
     assert not set(without.support_) & set(range(4))
-    with pytest.raises(InputError, match="nothing to learn the class"):
-        auto().fit(texts, y, sample_weight=(y == 1).astype(float))
+    refuses("nothing to learn the class", auto().fit, texts, y, sample_weight=(y == 1).astype(float))
 
 
 def test_a_budget_of_nothing_still_chooses():
@@ -512,8 +512,7 @@ def test_a_budget_of_nothing_still_chooses():
     model = auto(time_budget=0).fit(texts, y)
     assert f"on {FEWEST} of 700 texts" in model.chosen_
     for budget in (-1, np.inf, "long", True):
-        with pytest.raises(InputError, match="budget"):
-            auto(time_budget=budget).fit(texts[:4], y[:4])
+        refuses("budget", auto(time_budget=budget).fit, texts[:4], y[:4])
 
 
 def test_a_part_of_the_examples_keeps_every_class_and_its_share():
@@ -582,8 +581,7 @@ def test_the_default_has_the_hinge_loss_where_no_other_is_possible():
         model.fit(texts, y)
         assert (model.loss_, model.C_) == ("hinge", 2 * candidates.auto_candidate(texts).C)
         assert "hinge loss" in model.chosen_
-    with pytest.raises(InputError, match="kernel matrix that fits in memory"):
-        auto(loss="squared_hinge", compute=small).fit(texts, y)
+    refuses("kernel matrix that fits in memory", auto(loss="squared_hinge", compute=small).fit, texts, y)
 
 
 def test_a_saved_model_keeps_the_penalty_that_was_used(tmp_path):

@@ -10,10 +10,11 @@ import scipy.cluster.hierarchy as hierarchy
 from command import ROOT, run
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 from scipy.spatial.distance import pdist, squareform
 from sklearn.decomposition import PCA, KernelPCA
 
-from textsvm import SVC, InputError, Spectrum, class_map, report
+from textsvm import SVC, Spectrum, class_map, report
 from textsvm.evaluation.class_map import sample
 from textsvm.reporting.charts import SHAPES
 from textsvm.reporting.maps import MOST_LEAVES, MOST_NAMED, map_sections
@@ -89,8 +90,7 @@ def test_equal_documents_and_a_kernel_that_is_not_positive_are_drawn():
     ],
 )
 def test_wrong_input_is_refused(matrix, labels, message):
-    with pytest.raises(InputError, match=message):
-        class_map(matrix, labels)
+    refuses(message, class_map, matrix, labels)
 
 
 def test_a_sample_keeps_the_shares_of_the_classes():

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 from command import run_fresh
+from refusals import refuses
 from test_kernels_cu import define_sets
 
 from textsvm.cli.devices import _train, sources, trainings
 from textsvm.cli.devices import devices as command
-from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.runtime import compiled
 from textsvm.runtime import device as devices
@@ -92,6 +92,5 @@ def test_what_cannot_be_kept_ends_the_compilation(monkeypatch):
     compiled._warn_once.cache_clear()
     kept = {"one": lambda: compiled._warn_once("no writable cache folder")}
     monkeypatch.setattr("textsvm.cli.devices.trainings", lambda device: kept)
-    with pytest.raises(InputError, match="NUMBA_CACHE_DIR"):
-        _train("cpu", "one")
+    refuses("NUMBA_CACHE_DIR", _train, "cpu", "one")
     compiled._warn_once.cache_clear()

@@ -12,6 +12,7 @@ import tracemalloc
 import pytest
 from command import fails, report, run
 from loading import load
+from refusals import refuses
 
 import textsvm
 from textsvm import SVC, CalibratedSVC, Spectrum
@@ -19,7 +20,6 @@ from textsvm.cli.console import Console
 from textsvm.cli.options import PredictedValues
 from textsvm.cli.output import PREDICTIONS, STDOUT, Output
 from textsvm.cli.predictions import Printer, with_unsure
-from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
 from textsvm.readers.corpus import Document, build_corpus
@@ -299,5 +299,4 @@ def test_unsure_is_refused_if_a_class_has_this_name():
     texts = ["win cash now", "cheap cash", "win a prize", "lunch at noon", "see you at noon", "agenda"]
     labels = ["unsure"] * 3 + ["ham"] * 3
     model = CalibratedSVC(SVC(Spectrum(2), device="cpu"), cv=2).fit(texts, labels).model_
-    with pytest.raises(InputError, match="a class is named 'unsure'"):
-        with_unsure(model, [0.8])
+    refuses("a class is named 'unsure'", with_unsure, model, [0.8])

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 from command import run
+from refusals import refuses
 from test_doubts import corpus
 
-from textsvm import SVC, CalibratedSVC, InputError, Spectrum, save
+from textsvm import SVC, CalibratedSVC, Spectrum, save
 from textsvm.evaluation.judge import judge
 from textsvm.model.conformal import Conformity, largest
 from textsvm.reporting.report import make_report
@@ -67,10 +68,8 @@ def test_equal_values_of_training_texts_count():
 def test_shares_are_between_0_and_1(share):
     decision, p, codes = drawn(20)
     conformity = Conformity.of(p, decision, codes)
-    with pytest.raises(InputError, match="above 0 and below 1"):
-        conformity.sets(p, share)
-    with pytest.raises(InputError, match="above 0 and below 1"):
-        conformity.known(decision, share)
+    refuses("above 0 and below 1", conformity.sets, p, share)
+    refuses("above 0 and below 1", conformity.known, decision, share)
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.svm import SVC
 
-from textsvm.errors import InputError
 from textsvm.readers import SAMPLES, sample
 from textsvm.readers.read import read_corpus
 from textsvm.text.documents import normalise
@@ -43,8 +43,7 @@ def test_the_script_writes_what_is_in_the_repository(tmp_path):
 def test_samples_are_found_and_small():
     assert sum(path.stat().st_size for path in (ROOT / "corpora").rglob("*") if path.is_file()) < 1_000_000
     assert all(sample(name).exists() for name in SAMPLES)
-    with pytest.raises(InputError, match="no sample 'nothing'; there is: newswire, mail"):
-        sample("nothing")
+    refuses("no sample 'nothing'; there is: newswire, mail", sample, "nothing")
 
 
 def test_mails_are_varied():

@@ -7,11 +7,12 @@ import numpy as np
 import openpyxl
 import pytest
 from command import fails, run
+from refusals import refuses
 from test_reporting import HOSTILE, Page
 
 from benchmarks import doubts as bench
 from benchmarks.__main__ import main
-from textsvm import SVC, CalibratedSVC, Corpus, Gaussian, InputError, Spectrum, doubts
+from textsvm import SVC, CalibratedSVC, Corpus, Gaussian, Spectrum, doubts
 from textsvm.gram import nearest as near
 from textsvm.gram.base import DenseGram
 from textsvm.readers.corrections import corrected
@@ -164,10 +165,8 @@ def test_the_model_stays_and_what_cannot_be_judged_is_told():
     model = SVC(Spectrum(2))
     doubts(model, texts, labels, cv=3)
     assert not hasattr(model, "kernel_")
-    with pytest.raises(InputError, match="without odds"):
-        doubts(SVC(Spectrum(2, odds=True)), texts, labels)
-    with pytest.raises(InputError, match="needs an SVC, got CalibratedSVC"):
-        doubts(CalibratedSVC(), texts, labels)
+    refuses("without odds", doubts, SVC(Spectrum(2, odds=True)), texts, labels)
+    refuses("needs an SVC, got CalibratedSVC", doubts, CalibratedSVC(), texts, labels)
 
 
 @pytest.fixture(scope="module")
@@ -241,8 +240,7 @@ def test_decisions_change_labels_and_leave_out_documents(tmp_path):
 )
 def test_wrong_decisions_are_errors_with_their_line(tmp_path, entry, message):
     given = Corpus(list("abcd"), ["1", "2", "3", "4"], ["x", "x", "x", "y"], [None] * 4, "t.csv")
-    with pytest.raises(InputError, match=message):
-        corrected(given, write_decisions(tmp_path / "c.jsonl", DECISIONS[0], entry))
+    refuses(message, corrected, given, write_decisions(tmp_path / "c.jsonl", DECISIONS[0], entry))
 
 
 def test_train_applies_the_decisions(table, tmp_path):

@@ -15,6 +15,7 @@ import pytest
 from command import fails, run
 from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, vocabulary
 from loading import change
+from refusals import refuses
 from safetensors.numpy import load_file
 from sklearn.base import clone
 
@@ -334,8 +335,7 @@ def test_notation(folder):
     assert quoted.encoder == "a+b,c"
     assert spell(quoted) == 'encoder:"a+b,c"'
     assert spell(as_encoder(folder)) == "encoder:tiny"
-    with pytest.raises(InputError, match="encoder=''"):
-        parse("encoder")
+    refuses("encoder=''", parse, "encoder")
     form = (Spectrum(2) + as_encoder(folder)).structure.as_dict()
     assert json.loads(json.dumps(form))["kernels"][1]["encoder"] == "tiny"
     assert Sum([Spectrum(2), as_encoder(folder)]).structure.comparable
@@ -439,16 +439,14 @@ def test_a_fitted_model_needs_no_folder(tmp_path, monkeypatch, kernel, calibrate
     assert (model.get_params()["estimator"] if calibrated else model).get_params()["encoder"] == "gone"
     if calibrated:
         assert model.estimator_.predict(texts).tolist() == labels
-    with pytest.raises(InputError, match="the encoder gone is not there"):
-        clone(model).fit(texts, labels)
+    refuses("the encoder gone is not there", clone(model).fit, texts, labels)
 
 
 def test_a_function_as_an_encoder(tmp_path):
     texts, labels = topics(20)
     model = SVC("spectrum", encoder=lengths).fit(texts, labels)
     assert model.predict(texts).tolist() == labels
-    with pytest.raises(InputError, match="function as its encoder cannot be saved"):
-        save(model, tmp_path / "m")
+    refuses("function as its encoder cannot be saved", save, model, tmp_path / "m")
 
 
 @pytest.mark.parametrize(
@@ -466,8 +464,7 @@ def test_a_function_as_an_encoder(tmp_path):
 )
 def test_bad_encoders(function, message):
     texts, labels = topics(20)
-    with pytest.raises(InputError, match=message):
-        SVC(encoder=function).fit(texts, labels)
+    refuses(message, SVC(encoder=function).fit, texts, labels)
 
 
 def test_another_dimension_when_predicting():
@@ -475,8 +472,7 @@ def test_another_dimension_when_predicting():
     texts, labels = topics(20)
     model = SVC(Encoder(lambda texts: np.ones((len(texts), width[0])))).fit(texts, labels)
     width[0] = 3
-    with pytest.raises(InputError, match="there are 3 numbers for each text or row, and 2 in the training"):
-        model.predict(["bread"])
+    refuses("there are 3 numbers for each text or row, and 2 in the training", model.predict, ["bread"])
 
 
 def written(name, data):
@@ -502,8 +498,7 @@ DAMAGES = {
 def test_damaged_folders(tmp_path, case):
     folder = static_folder(tmp_path / "damaged")
     DAMAGES[case](folder)
-    with pytest.raises(InputError, match="damaged"):
-        Encoder(str(folder))(["bread"])
+    refuses("damaged", Encoder(str(folder)), ["bread"])
 
 
 def replaced(old, new):
@@ -539,8 +534,7 @@ def test_hostile_tokenizers(tmp_path, case, capfd):
     """The library, alone, would abort, panic (with a message of Rust), or run for minutes."""
     folder = static_folder(tmp_path / "hostile")
     (folder / "tokenizer.json").write_text(tokenizer(vocabulary(), **HOSTILE[case]))
-    with pytest.raises(InputError, match="damaged"):
-        Encoder(str(folder))(["zz bread"])
+    refuses("damaged", Encoder(str(folder)), ["zz bread"])
     assert capfd.readouterr().err == ""
 
 
@@ -550,8 +544,7 @@ def test_ids_of_tokens_are_those_of_the_vectors(tmp_path, number):
     state = json.loads(tokenizer(vocabulary()))
     state["model"]["vocab"]["word7"] = number
     (folder / "tokenizer.json").write_text(json.dumps(state))
-    with pytest.raises(InputError, match=r"ids of its|expected u32"):
-        Encoder(str(folder))(["word7"])
+    refuses(r"ids of its|expected u32", Encoder(str(folder)), ["word7"])
 
 
 @pytest.mark.parametrize("arrays", [
@@ -577,12 +570,10 @@ def test_tokens_may_share_vectors(tmp_path):
 def test_a_key_twice_and_a_device_are_refused(tmp_path):
     folder = static_folder(tmp_path / "e")
     (folder / "tokenizer.json").write_text(tokenizer(vocabulary())[:-1] + ', "model": {}}')
-    with pytest.raises(InputError, match=r"the key .* twice"):
-        Encoder(str(folder))(["bread"])
+    refuses(r"the key .* twice", Encoder(str(folder)), ["bread"])
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.json").symlink_to("/dev/zero")
-    with pytest.raises(InputError, match="is not a file of at most"):
-        Encoder(str(folder))(["bread"])
+    refuses("is not a file of at most", Encoder(str(folder)), ["bread"])
 
 
 def test_common_tokenizers_are_supported(tmp_path):
@@ -626,14 +617,12 @@ def test_an_encoder_that_changes_before_its_first_use(tmp_path, cache):
     folder, _ = onnx_folder(tmp_path / "e")
     encoder = as_encoder(str(folder)).encoder
     onnx_folder(folder, seed=1)
-    with pytest.raises(InputError, match="the files of the encoder e have changed"):
-        encoder(["bread"])
+    refuses("the files of the encoder e have changed", encoder, ["bread"])
     assert not list(cache.glob("*.vectors"))
     encoder = as_encoder(str(folder)).encoder
     encoder(["bread"])
     onnx_folder(folder, seed=2)
-    with pytest.raises(InputError, match="have changed"):
-        encoder(["car"])
+    refuses("have changed", encoder, ["car"])
 
 
 @pytest.mark.parametrize("name", [".x", "README.bin", "__pycache__/w", "a/.y", ".caches", "xREADME.md"])
@@ -657,13 +646,11 @@ def test_empty_texts_have_the_vector_zero(folder, encoder):
     assert not encoder(["", " ", "\u200b"]).any()
     model = SVC(encoder=folder).fit(*topics(20))
     assert np.isfinite(model.decision_function(["", "\u2603"])).all()
-    with pytest.raises(InputError, match="every document is empty"):
-        SVC(encoder=folder).fit(["", " "], [0, 1])
+    refuses("every document is empty", SVC(encoder=folder).fit, ["", " "], [0, 1])
 
 
 def test_a_precomputed_matrix_and_vectors_have_no_texts(folder):
-    with pytest.raises(InputError, match="no texts for an encoder"):
-        SVC("precomputed", encoder=folder).fit(np.eye(4), [0, 1, 0, 1])
+    refuses("no texts for an encoder", SVC("precomputed", encoder=folder).fit, np.eye(4), [0, 1, 0, 1])
 
 
 def test_damaged_model_files(tmp_path, folder):
@@ -680,19 +667,16 @@ def test_damaged_model_files(tmp_path, folder):
     ):
         bad = shutil.copy(tmp_path / "m", tmp_path / "bad")
         change(bad, lambda _, arrays, changed=changed: arrays.update(changed))
-        with pytest.raises(InputError, match="bad"):
-            load(bad).predict(["bread"])
+        refuses("bad", lambda bad: load(bad).predict(["bread"]), bad)
     change(tmp_path / "m", lambda _, arrays: [arrays.pop(name) for name in [*arrays] if "encoder." in name])
-    with pytest.raises(InputError, match="the encoder tiny is not there"):
-        load(tmp_path / "m")
+    refuses("the encoder tiny is not there", load, tmp_path / "m")
 
 
 def test_the_digest_names_the_encoder(folder, tmp_path):
     other = static_folder(tmp_path / "other", seed=1)
     digest = as_encoder(folder).encoder.digest
     assert as_encoder(Encoder(folder, digest=digest)).encoder.digest == digest
-    with pytest.raises(InputError, match="put the encoder of the training in its place"):
-        as_encoder(Encoder(str(other), digest=digest))
+    refuses("put the encoder of the training in its place", as_encoder, Encoder(str(other), digest=digest))
 
 
 def test_a_change_in_a_subfolder_is_noticed(tmp_path):
@@ -891,11 +875,9 @@ def test_models_refer_to_encoders_of_libraries(tmp_path):
     assert (tmp_path / "m").stat().st_size < 50_000
     assert (load(tmp_path / "m").decision_function(texts) == model.decision_function(texts)).all()
     onnx_folder(folder, seed=1)
-    with pytest.raises(InputError, match="put the encoder of the training in its place"):
-        load(tmp_path / "m")
+    refuses("put the encoder of the training in its place", load, tmp_path / "m")
     shutil.rmtree(folder)
-    with pytest.raises(InputError, match="is not there"):
-        load(tmp_path / "m")
+    refuses("is not there", load, tmp_path / "m")
 
 
 def test_sentence_transformers_are_used_if_installed(sentences):
@@ -915,15 +897,13 @@ def test_missing_libraries(sentences, monkeypatch):
 def test_static_encoders_without_their_library(folder, monkeypatch):
     encoder = as_encoder(folder).encoder
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(InputError, match=r"tokenizers: pip install tokenizers"):
-        type(encoder)(encoder.arrays(), "e")
+    refuses(r"tokenizers: pip install tokenizers", type(encoder), encoder.arrays(), "e")
 
 
 @pytest.mark.parametrize("name", ["owner/name", "nowhere", "a/b/c"])
 def test_names_of_the_hub_offline(monkeypatch, name):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(InputError, match=r"is not there; name its f|no folder owner/name, and the hub"):
-        as_encoder(name)
+    refuses(r"is not there; name its f|no folder owner/name, and the hub", as_encoder, name)
 
 
 @pytest.fixture
@@ -969,14 +949,12 @@ def test_a_model_file_downloads_nothing(hub, sentences, tmp_path):
         assert set(hub.calls) == {True}
         hub.calls.clear()
     shutil.rmtree(hub.snapshot)
-    with pytest.raises(InputError, match="a model downloads nothing; download the encoder owner/name first"):
-        load(tmp_path / "m")
+    refuses("a model downloads nothing; download the encoder owner/name first", load, tmp_path / "m")
     assert set(hub.calls) == {True}
 
 
 def test_a_folder_of_something_else(tmp_path):
-    with pytest.raises(InputError, match="is no encoder: it has neither"):
-        as_encoder(str(tmp_path))
+    refuses("is no encoder: it has neither", as_encoder, str(tmp_path))
 
 
 def test_vectors_are_computed_once(sentences, cache):

@@ -12,6 +12,7 @@ import pytest
 from encoders import FOOD, static_folder, topics
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from textsvm import (
     SVC,
@@ -20,7 +21,6 @@ from textsvm import (
     EditDistance,
     Encoder,
     GapWeighted,
-    InputError,
     On,
     OneClassSVM,
     Spectrum,
@@ -251,11 +251,9 @@ def test_similar_training_documents(kernel):
 def test_nothing_to_explain():
     model = SVC(Spectrum(3), device="cpu").fit(TEXTS, LABELS)
     assert explain(model, []) == []
-    with pytest.raises(InputError, match="put it in a list"):
-        explain(model, "text")
+    refuses("put it in a list", explain, model, "text")
     given = SVC("precomputed", device="cpu").fit(np.eye(10), LABELS)
-    with pytest.raises(InputError, match="no texts"):
-        explain(given, ["a"])
+    refuses("no texts", explain, given, ["a"])
 
 
 @given(st.text("ab \n", max_size=300), st.integers(1, 70))

@@ -23,6 +23,7 @@ from exported import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from safetensors.numpy import save_file
 from test_export import HOSTILE
 
@@ -242,8 +243,7 @@ def test_tokenizers_that_cannot_be_exported(parts, message, tmp_path):
         state["added_tokens"].append(added | {"id": state["model"]["vocab"][parts["added"]]})
     (folder / "tokenizer.json").write_text(json.dumps(state))
     model = textsvm.SVC(Encoder(str(folder))).fit(*topics(20))
-    with pytest.raises(InputError, match=message):
-        plain_model(model)
+    refuses(message, plain_model, model)
 
 
 def test_encoders_that_cannot_be_exported(tmp_path):
@@ -365,8 +365,7 @@ def test_unigram_tokenizers_that_cannot_be_exported(parts, changes, message, mon
     monkeypatch.setitem(UNIGRAMS, "apart", ([NMT, {"type": "Lowercase"}], METASPACE))
     monkeypatch.setitem(UNIGRAMS, "twice", ([NMT, SPACE, COMMA], METASPACE))
     monkeypatch.setitem(UNIGRAMS, "literal", ([SPACE], METASPACE))
-    with pytest.raises(InputError, match=message):
-        exported_tokenizer(json.dumps(unigram_state(parts, **changes)).encode())
+    refuses(message, exported_tokenizer, json.dumps(unigram_state(parts, **changes)).encode())
 
 
 def test_unigram_is_refused_by_onnx(tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from command import run
 from exported import SANITISED, SOURCES, WARNINGS, close, decides_as_python, in_node, needs_gcc, needs_node
+from refusals import refuses
 from test_export import KERNELS, LABELS, PLAIN, TABLE, fitted, training
 
 import textsvm
@@ -249,15 +250,12 @@ def test_models_that_cannot_be_exported(tmp_path):
         with pytest.raises((InputError, ValueError), match=message):
             textsvm.export(model, tmp_path / "out", to="c")
         assert not (tmp_path / "out").exists()
-    with pytest.raises(InputError, match="does not exist"):
-        textsvm.export(fitted("default"), tmp_path / "no" / "out.bin")
+    refuses("does not exist", textsvm.export, fitted("default"), tmp_path / "no" / "out.bin")
     (tmp_path / "folder.bin").mkdir()
     with pytest.raises(InputError, match=r"x\.html ends in .html, but the format is c; name a folder"):
         textsvm.export(fitted("default"), tmp_path / "x.html", to="c")
-    with pytest.raises(InputError, match="is a folder"):
-        textsvm.export(fitted("default"), tmp_path / "folder.bin")
-    with pytest.raises(InputError, match=r"folder\.bin is a folder"):
-        textsvm.export(fitted("default"), tmp_path / "folder.bin", to="page")
+    refuses("is a folder", textsvm.export, fitted("default"), tmp_path / "folder.bin")
+    refuses(r"folder\.bin is a folder", textsvm.export, fitted("default"), tmp_path / "folder.bin", to="page")
     (tmp_path / "x.bin").touch()
     for force in (False, True):
         with pytest.raises(InputError, match=r"ends in .bin, but the format is page; name a .html file"):
@@ -277,8 +275,7 @@ def test_pipeline(tmp_path):
     svc = textsvm.SVC(Spectrum((1, 2)))
     decides_as_python("c", Pipeline([("svc", svc)]).fit(*training(PLAIN)), PLAIN, tmp_path)
     several = Pipeline([("lower", FunctionTransformer(str.lower)), ("svc", svc)])
-    with pytest.raises(InputError, match="first steps would be missing"):
-        plain_model(several)
+    refuses("first steps would be missing", plain_model, several)
 
 
 @pytest.mark.parametrize("label", ["\ud800", "a\udfff"])
@@ -292,5 +289,4 @@ def test_half_a_surrogate_pair_is_no_label(label, tmp_path):
         lambda: online().partial_fit(texts[:2], ["ham", "egg"], classes=["ham", "egg", label]),
         lambda: online().fit(texts, ["egg", "ham"] * 3).add_classes([label]),
     ):
-        with pytest.raises(InputError, match="lone surrogate"):
-            refused()
+        refuses("lone surrogate", refused)

@@ -15,11 +15,12 @@ from command import ROOT, run
 from exported import OnnxModel, close
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from test_export import TABLE, fitted
 from test_export_readers import REJECTED, even_model
 
 import textsvm
-from textsvm import SVC, InputError, On, Spectrum
+from textsvm import SVC, On, Spectrum
 from textsvm.apps.export.plain import plain_model
 
 onnx = pytest.importorskip("onnx")
@@ -86,12 +87,10 @@ def test_operators():
 def test_errors(tmp_path, monkeypatch):
     for limit in (100_000, 10):
         monkeypatch.setattr(exporter, "MOST_BYTES", limit)
-        with pytest.raises(InputError, match="2 GiB"):
-            textsvm.export(fitted("default"), tmp_path / "model.onnx")
+        refuses("2 GiB", textsvm.export, fitted("default"), tmp_path / "model.onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.delitem(sys.modules, "textsvm.apps.export.onnx")
-    with pytest.raises(InputError, match="needs the package onnx"):
-        textsvm.export(fitted("default"), tmp_path / "model.onnx")
+    refuses("needs the package onnx", textsvm.export, fitted("default"), tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()
 
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from command import run
+from refusals import refuses
 from test_reporting import HOSTILE_LABEL
 
 from textsvm import SVC, InputError, Spectrum, export, save
@@ -93,10 +94,8 @@ def test_note_about_a_large_page(tmp_path, monkeypatch, capsys):
 def test_errors(tmp_path):
     model = SVC(Spectrum(2), **CPU).fit(TEXTS, LABELS)
     export(model, tmp_path / "page.html")
-    with pytest.raises(InputError, match=r"page.html exists"):
-        export(model, tmp_path / "page.html")
-    with pytest.raises(InputError, match="is not one of"):
-        export(model, tmp_path / "page.htm")
+    refuses(r"page.html exists", export, model, tmp_path / "page.html")
+    refuses("is not one of", export, model, tmp_path / "page.htm")
 
 
 def test_title_and_lead_fit_a_phone(tmp_path):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import random_sparse
+from refusals import refuses
 from test_spectrum import CPU, news
 
-from textsvm.errors import InputError
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared import counting
 from textsvm.kernels.shared import counting as vocabulary
@@ -69,8 +69,7 @@ def test_features_beyond_32_bits_are_numbered_in_64(weight, monkeypatch):
 
 def test_more_symbols_than_ids_are_refused(monkeypatch):
     monkeypatch.setattr(vocabulary, "MAX_SYMBOLS", 10)
-    with pytest.raises(InputError, match="11 symbols"):
-        Spectrum(2).rows(encode(["banana", "nanny"]), CPU).gram()
+    refuses("11 symbols", Spectrum(2).rows(encode(["banana", "nanny"]), CPU).gram)
 
 
 def plain_counts(documents, p1, p2):

@@ -8,6 +8,7 @@ import pytest
 from contracts import KernelContract, check, dna
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from test_columns import both_ways, judge
 
 from textsvm import SVC, Spectrum, Sum
@@ -176,8 +177,7 @@ def test_windows_with_ambiguous_bases_are_left_out():
 def test_other_letters_are_refused_on_both_strands():
     kernel, documents = GappedKmers(3, 1, True), encode(["acgt", "nacgu"])
     for texts in (["acgt", "acxgt"], ["ACGT"], ["ac gt"]):
-        with pytest.raises(InputError, match="no letter of DNA or RNA"):
-            kernel.rows(encode(texts), CPU)
+        refuses("no letter of DNA or RNA", kernel.rows, encode(texts), CPU)
         with pytest.raises(InputError, match="no letter of DNA or RNA"):
             kernel.rows(documents, CPU).cross(encode(texts, documents.alphabet))
     some = encode(["acxgt", "acgt"]).take([1])  # of another document, over its alphabet

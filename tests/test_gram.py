@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from problems import ArrayRows, gaussian, solve_dual
+from refusals import refuses
 
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
@@ -92,8 +93,7 @@ def test_a_dense_gram_is_not_copied():
 
 
 def test_what_does_not_fit():
-    with pytest.raises(InputError, match=r"1,\d+ bytes for two rows.* 500 are allowed"):
-        CachedGram(ArrayRows(MATRIX), 500)
+    refuses(r"1,\d+ bytes for two rows.* 500 are allowed", CachedGram, ArrayRows(MATRIX), 500)
     with pytest.raises(ValueError, match="do not fit"):
         CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2)).window().refill(np.arange(3))
 
@@ -169,8 +169,7 @@ def test_bytes_as_they_are_written(text, count):
     if count is not InputError:
         assert parse_bytes(text) == count
         return
-    with pytest.raises(InputError, match="memory must be a positive number"):
-        parse_bytes(text)
+    refuses("memory must be a positive number", parse_bytes, text)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 from command import report, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 import textsvm
 from textsvm import (
@@ -93,8 +94,7 @@ def test_a_mapped_file_needs_no_free_memory_of_its_size(indexed, path, monkeypat
     plain.write_bytes(
         b"".join(map(bytes, packed({**content.header, "format_version": FORMAT_VERSION}, arrays)))
     )
-    with pytest.raises(InputError, match="bytes of memory to read, and"):
-        read_content(plain)
+    refuses("bytes of memory to read, and", read_content, plain)
 
 
 @pytest.mark.parametrize("labels", [LABELS, THREE], ids=["2 classes", "3 classes"])
@@ -410,8 +410,7 @@ def damage(path, name, change):
 @pytest.mark.parametrize("case", DAMAGE)
 def test_damage_is_noticed_when_the_model_is_opened(indexed, path, case):
     damage(path, *DAMAGE[case])
-    with pytest.raises(InputError, match=r"m\.textsvm is (damaged|not a usable model)"):
-        load(path)
+    refuses(r"m\.textsvm is (damaged|not a usable model)", load, path)
 
 
 @pytest.mark.parametrize("numpy", [True, False], ids=["NumPy", "compiled"])
@@ -419,8 +418,7 @@ def test_damage_is_noticed_when_the_model_is_opened(indexed, path, case):
 def test_damage_of_lists_is_noticed_when_they_are_read(indexed, path, case, numpy, monkeypatch):
     damage(path, *LATE[case])
     monkeypatch.setattr(module, "use_numpy", lambda _: numpy)
-    with pytest.raises(InputError, match="damaged"):
-        load(path).predict(NEW)
+    refuses("damaged", load(path).predict, NEW)
 
 
 @pytest.mark.parametrize(
@@ -436,8 +434,7 @@ def test_damaged_texts_are_noticed_when_they_are_read(indexed, path, change):
     saved(SVC(Spectrum((1, 2))).fit(TEXTS, LABELS), path)
     header, arrays, *_ = read_content(path)
     path.write_bytes(b"".join(packed(header, arrays | {"packed": change(arrays["packed"])})))
-    with pytest.raises(InputError, match=r"damaged|do not fit"):
-        explain(load(path), ["abab"])
+    refuses(r"damaged|do not fit", explain, load(path), ["abab"])
 
 
 def overwrite(path, model):
@@ -494,8 +491,7 @@ def test_a_file_that_changes_while_it_is_loaded_is_noticed(indexed, path, monkey
     os.utime(path, (1, 1))
     original = PmerIndex.restore
     monkeypatch.setattr(PmerIndex, "restore", restore)
-    with pytest.raises(InputError, match="changed while it was in use"):
-        load(path)
+    refuses("changed while it was in use", load, path)
 
 
 def test_what_a_decision_is_made_of_after_the_prediction_is_no_part_of_the_file(indexed, path):
@@ -531,8 +527,7 @@ def test_texts_that_would_not_fit_in_memory_are_refused(indexed, path):
     offsets = arrays["offsets"].copy()
     offsets[-1] = 1 << 50
     path.write_bytes(b"".join(packed(header, arrays | {"offsets": offsets})))
-    with pytest.raises(InputError, match="compressed texts"):
-        load(path)
+    refuses("compressed texts", load, path)
 
 
 @pytest.mark.slow

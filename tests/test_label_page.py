@@ -21,6 +21,7 @@ import pytest
 from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from textsvm import InputError
 from textsvm.apps.label import files
@@ -217,13 +218,11 @@ def test_skipped_texts_come_last(session):
 def test_a_label_without_texts_can_be_removed(session):
     session.add_label("spma")
     session.answer(0, 0, "spma")
-    with pytest.raises(InputError, match=r"'spma' has labelled texts \(2\); give them another"):
-        session.remove_label("spma")
+    refuses(r"'spma' has labelled texts \(2\); give them another", session.remove_label, "spma")
     session.answer(0, 1, "spam")
     session.separate(0)
     assert session.remove_label("spma")["state"]["labels"] == ["spam", "ham"]
-    with pytest.raises(InputError, match="'spma' is not a label that can be removed"):
-        session.remove_label("spma")
+    refuses("'spma' is not a label that can be removed", session.remove_label, "spma")
     again, learner = reopened(session)
     assert again.journal.labels == learner.labels == ["spam", "ham"]
     # keys keep their labels, and a removed label stays removed
@@ -318,8 +317,7 @@ def test_a_cut_line_is_removed(session, size):
     session.journal.close()
     cut = session.journal.journal_path.read_bytes()[: len(before[0]) + size]
     session.journal.journal_path.write_bytes(cut)
-    with pytest.raises(InputError, match="has an answer to 't3'"):
-        Journal(session.journal.path, ONE)
+    refuses("has an answer to 't3'", Journal, session.journal.path, ONE)
     assert session.journal.journal_path.read_bytes() == cut
     session.journal.path.write_bytes(before[1])  # the crash came before the file of labels was written
     again, _ = reopened(session)
@@ -335,8 +333,7 @@ def test_damage_in_the_middle_is_an_error(session):
     lines = session.journal.journal_path.read_text("utf-8").splitlines()
     for bad in ("{", "[]", "3", '{"id": "t1"}', "\x00" * 20, lines[-1], lines[0], "[" * 100_000):
         session.journal.journal_path.write_text("\n".join([*lines, bad, lines[-1]]) + "\n", "utf-8")
-        with pytest.raises(InputError, match=r"line 4 of .* is damaged"):
-            Journal(session.journal.path, ONE)
+        refuses(r"line 4 of .* is damaged", Journal, session.journal.path, ONE)
 
 
 def state_of(path):
@@ -367,8 +364,7 @@ def test_what_a_full_disk_left_is_removed_before_the_next_answer(session, monkey
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         patch.setattr(session.journal, "_file", Full(file))
-        with pytest.raises(InputError, match="No space left"):
-            session.answer(1, 0, "ham")
+        refuses("No space left", session.answer, 1, 0, "ham")
     session.answer(0, 0, "spam")
     session.journal.close()
     answers = state_of(session.journal.path)["answers"]
@@ -441,8 +437,7 @@ def test_truncated_duplicated_swapped_and_lost_lines_are_noticed(written):
 
 
 def test_a_second_process_is_refused(session):
-    with pytest.raises(InputError, match="another `textsvm label`"):
-        Journal(session.journal.path, ONE)
+    refuses("another `textsvm label`", Journal, session.journal.path, ONE)
 
 
 def test_another_corpus_is_recognised(session):
@@ -454,8 +449,7 @@ def test_another_corpus_is_recognised(session):
     ):
         corpus = corpus_of(texts)
         journal = Journal(session.journal.path, ONE)
-        with pytest.raises(InputError, match=f"1 of 1 labelled texts, first 't1', {trouble}"):
-            Session(corpus, journal, InOrder(corpus))
+        refuses(f"1 of 1 labelled texts, first 't1', {trouble}", Session, corpus, journal, InOrder(corpus))
         journal.close()
     more = corpus_of([*TEXTS, "another"])
     journal = Journal(session.journal.path, ONE)
@@ -466,11 +460,9 @@ def test_another_corpus_is_recognised(session):
 def test_other_options_and_a_missing_journal(session):
     session.answer(1, 0, "ham")
     session.journal.close()
-    with pytest.raises(InputError, match="begun without --multilabel"):
-        Journal(session.journal.path, True)
+    refuses("begun without --multilabel", Journal, session.journal.path, True)
     session.journal.journal_path.unlink()
-    with pytest.raises(InputError, match=r"without its journal, labels.jsonl.journal"):
-        Journal(session.journal.path, ONE)
+    refuses(r"without its journal, labels.jsonl.journal", Journal, session.journal.path, ONE)
 
 
 def test_a_full_disk_keeps_both_files_whole(session, monkeypatch):
@@ -487,8 +479,7 @@ def test_a_full_disk_keeps_both_files_whole(session, monkeypatch):
             partial(session.answer, 1, 1, "spam"),
             partial(session.undo, session.journal.events),
         ):
-            with pytest.raises(InputError, match="No space left"):
-                action()
+            refuses("No space left", action)
     assert session.journal.journal_path.read_bytes() == before
     assert session.learner.labelled == {1: "ham"}
     session.answer(0, 0, "spam")
@@ -696,11 +687,9 @@ def test_label_studio_with_other_fields_and_several_controls(tmp_path):
     several = {"id": "a1", "url": "http://a", "body": "hello"}
     assert read(several, "x") == [("a1", "hello", "x!")]
     unusual = {"id": "a1", "url": "http://a", "words": "hello"}
-    with pytest.raises(InputError, match=r"--text.* url, words"):
-        read(unusual, "x")
+    refuses(r"--text.* url, words", read, unusual, "x")
     assert read(unusual, "x", text="words") == [("a1", "hello", "x!")]
-    with pytest.raises(InputError, match=r"labels of x and y; .* --label"):
-        read({"text": "hello"}, "xy")
+    refuses(r"labels of x and y; .* --label", read, {"text": "hello"}, "xy")
     assert read({"text": "hello"}, "xy", label="y") == [("1", "hello", "y!")]
 
 
@@ -766,8 +755,7 @@ def test_export_and_training(tmp_path):
 
 def test_a_file_without_a_journal_is_replaced_on_request(tmp_path):
     (path := tmp_path / "labels.jsonl").write_text('{"a": 1}\n')
-    with pytest.raises(InputError, match=r"without its journal.* replace it with --force"):
-        Journal(path, ONE)
+    refuses(r"without its journal.* replace it with --force", Journal, path, ONE)
     corpus = corpus_of(TEXTS)
     Session(corpus, journal := Journal(path, ONE, replace=True), InOrder(corpus))
     journal.close()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from test_selection import texts
 
-from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.gram import nearest as search
 from textsvm.gram.base import CachedGram, DenseGram, FeatureProducts, needed_bytes
@@ -124,8 +124,7 @@ def test_merged_groups_are_the_finest_that_keep_both_together(given_pairs):
 
 @pytest.mark.parametrize("bound", [0, 1.01, -0.5, float("nan"), True, "high"])
 def test_a_bound_that_cannot_be(bound):
-    with pytest.raises(InputError, match="bound of near-duplicates"):
-        near_duplicates(DenseGram(np.eye(3, dtype=np.float32)), bound)
+    refuses("bound of near-duplicates", near_duplicates, DenseGram(np.eye(3, dtype=np.float32)), bound)
 
 
 #: Kernels that learn from texts or have features of several kinds.

@@ -13,11 +13,12 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 from loading import load
+from refusals import refuses
 
 import textsvm
 from textsvm import SVC, Spectrum
 from textsvm.cli import app_of, console
-from textsvm.errors import InputError, TooMuchWork
+from textsvm.errors import TooMuchWork
 from textsvm.gram.base import allowed_bytes
 from textsvm.readers import sample
 from textsvm.runtime import memory as host_memory
@@ -125,8 +126,7 @@ def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkey
         raise MemoryError("no more")
 
     monkeypatch.setattr(np, "frombuffer", fail)
-    with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
-        load("model")
+    refuses("model takes more main memory than there is: no more", load, "model")
 
 
 def container(folder, monkeypatch, *, limit, used, cached=0, above=None):

@@ -8,12 +8,12 @@ import mail_damage
 import pytest
 from mail_damage import PROBES, decisions, restore, same, status
 from mails import mail, teach
+from refusals import refuses
 from test_mail_cli import call
 
 from textsvm.apps.mail.filter import Filter, lesson_line, parse_lessons
 from textsvm.apps.mail.lessons import FILE, Lessons
 from textsvm.apps.mail.report import filter_report
-from textsvm.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +83,7 @@ def noticed(folder, of_features=False):
     if not of_features:
         works.append(status)
     for work in works:
-        with pytest.raises(InputError, match=r"is damaged.*`textsvm mail export FILE`"):
-            work(folder)
+        refuses(r"is damaged.*`textsvm mail export FILE`", work, folder)
 
 
 def repaired(folder, intact):
@@ -134,8 +133,7 @@ def test_changed_rows_are_noticed_and_the_others_exported(store, sql):
 @pytest.mark.parametrize("sql", sorted(META))
 def test_changed_settings_are_noticed_and_all_lessons_exported(store, sql):
     change(store, sql)
-    with pytest.raises(InputError, match="table meta"):
-        decisions(store)
+    refuses("table meta", decisions, store)
     noticed(store)
     repaired(store, 17)
 

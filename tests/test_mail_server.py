@@ -21,6 +21,7 @@ from types import SimpleNamespace
 import mail_servers
 import pytest
 from mail_servers import HAM, SPAM, UNSURE, VERSION, Decision, ToyFilter, free_port, toy
+from refusals import refuses
 
 from textsvm.apps.mail import server as server_module
 from textsvm.apps.mail import spamd
@@ -455,8 +456,7 @@ def test_sigterm_answers_what_is_under_way(tmp_path):
 def test_the_socket_of_a_dead_server_is_replaced_and_a_living_one_refused(tmp_path):
     path = tmp_path / "socket"
     with toy(path) as process:
-        with pytest.raises(InputError, match="already; stop it first"):
-            listen(path)
+        refuses("already; stop it first", listen, path)
         assert mail_servers.answers(path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         process.kill()
@@ -468,20 +468,16 @@ def test_the_socket_of_a_dead_server_is_replaced_and_a_living_one_refused(tmp_pa
 
 def test_where_no_socket_can_be(tmp_path):
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(InputError, match="is not a socket"):
-        listen(tmp_path / "file")
+    refuses("is not a socket", listen, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "precious"
-    with pytest.raises(InputError, match="too long for a socket"):
-        listen(tmp_path / ("x" * 100))
-    with pytest.raises(InputError, match="cannot listen at"):
-        listen(Path("/proc/nowhere/socket"))
+    refuses("too long for a socket", listen, tmp_path / ("x" * 100))
+    refuses("cannot listen at", listen, Path("/proc/nowhere/socket"))
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InputError, match="cannot listen at"):
         listen_tcp(taken.getsockname()[1])
     with socket.socket(socket.AF_UNIX) as other:  # a living server without our lock
         other.bind(str(tmp_path / "socket"))
         other.listen()
-        with pytest.raises(InputError, match="a server listens"):
-            listen(tmp_path / "socket")
+        refuses("a server listens", listen, tmp_path / "socket")
 
 
 #: What systemd does: the socket is handle 3, and the process is named.

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from command import run
 from mails import learnt_kind, mail, taught_store, teach
+from refusals import refuses
 
 from textsvm.apps.mail import lessons as lesson_store
 from textsvm.apps.mail import spamd
@@ -191,8 +192,7 @@ def test_any_sequence_leaves_what_was_said_last(tmp_path, seed):
         elif what == "unlearn":
             assert opened.unlearn(data) == (expected.pop(data, None) is not None)
         elif b":" not in data:
-            with pytest.raises(InputError, match="it has no header"):
-                opened.learn(data, what)
+            refuses("it has no header", opened.learn, data, what)
         else:
             assert opened.learn(data, what) == (expected.get(data) != what)
             expected[data] = what
@@ -227,8 +227,7 @@ def test_what_is_no_mail_is_not_learnt(name, store):
     request = spamd.Request("TELL", 1.5, kind="spam", set=True)
     with Filter(store) as opened:
         before = opened.counts()
-        with pytest.raises(InputError, match=r"^nothing was learnt: this is "):
-            spamd.tell(request, NO_MAILS[name], opened)
+        refuses(r"^nothing was learnt: this is ", spamd.tell, request, NO_MAILS[name], opened)
         assert opened.counts() == before
         assert opened.learn_all([NO_MAILS[name], b"Subject: prize\n\ncash\n"], "spam") == 1
         assert not opened.unlearn(NO_MAILS[name])
@@ -398,8 +397,7 @@ def test_a_file_that_cannot_be_written_is_a_sentence_and_nothing_is_half_done(st
     with Filter(store) as opened:
         before = kinds_of(opened)
         opened.lessons.sql.execute("pragma query_only = 1")
-        with pytest.raises(InputError, match="read-only"):
-            opened.learn(mail("ham", 500), "ham")
+        refuses("read-only", opened.learn, mail("ham", 500), "ham")
         opened.lessons.sql.execute("pragma query_only = 0")
         assert kinds_of(opened) == before
         assert opened.learn(mail("ham", 500), "ham")
@@ -532,8 +530,7 @@ def test_a_second_writer_waits_and_says_so_when_it_takes_too_long(store, monkeyp
     other = sqlite3.connect(store / FILE, isolation_level=None, check_same_thread=False)
     with Filter(store) as opened:
         other.execute("begin immediate")
-        with pytest.raises(InputError, match="another process"):
-            opened.learn(mail("ham", 500), "ham")
+        refuses("another process", opened.learn, mail("ham", 500), "ham")
         assert opened.classify(mail("ham", 500)).value < 0  # readers go on
         threading.Timer(0.2, other.close).start()
         assert opened.learn(mail("ham", 500), "ham")
@@ -673,8 +670,7 @@ def test_other_features_are_told_and_retraining_makes_them_anew(store):
         with opened.lessons.writing():
             opened.lessons.set_meta("features", [3, 9])
         for ask in (opened.classify, lambda data: opened.learn(data, "ham")):
-            with pytest.raises(InputError, match="textsvm mail retrain"):
-                ask(mail("ham", 500))
+            refuses("textsvm mail retrain", ask, mail("ham", 500))
         opened.retrain()
         assert opened.learn(mail("ham", 500), "ham")
 
@@ -684,8 +680,7 @@ def test_other_features_without_texts_cannot_be_made_anew(tmp_path):
         teach(opened, 2)
         with opened.lessons.writing():
             opened.lessons.set_meta("features", [3, 9])
-        with pytest.raises(InputError, match="does not hold the messages"):
-            opened.retrain()
+        refuses("does not hold the messages", opened.retrain)
 
 
 @pytest.mark.parametrize("texts", [True, False])
@@ -731,8 +726,7 @@ def test_lessons_travel_as_lines(tmp_path, texts):
     ],
 )
 def test_a_line_that_is_no_lesson_is_told(line):
-    with pytest.raises(InputError, match=r"x, line 2 is no lesson"):
-        list(parse_lessons(["\n", line], "x"))
+    refuses(r"x, line 2 is no lesson", list, parse_lessons(["\n", line], "x"))
 
 
 def test_a_report_shows_mistakes_with_their_words(store):
@@ -776,8 +770,7 @@ def test_messages_lie_in_files_mboxes_maildirs_and_folders(tmp_path):
     assert found["none"] == [b""]
     assert found["maildir"] == [one, one]
     assert found["mh"] == [two]
-    with pytest.raises(InputError, match="cannot read"):
-        list(raw_messages(tmp_path / "absent", []))
+    refuses("cannot read", list, raw_messages(tmp_path / "absent", []))
 
 
 def test_what_the_user_may_not_read_is_said_with_advice():

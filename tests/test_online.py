@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from refusals import refuses
 from sklearn.svm import SVC as LibSVM
 from sklearn.svm import LinearSVC
 
-from textsvm.errors import InputError
 from textsvm.solvers import online as module
 from textsvm.solvers import online_rows
 from textsvm.solvers.online import OnlineMachine
@@ -349,11 +349,8 @@ def test_weights_are_the_decision():
 
 def test_what_is_refused():
     machine = OnlineMachine()
-    with pytest.raises(InputError, match="same value"):
-        machine.add("a", np.array([1, 2], np.uint64), [0.5, 0.6], True)
-    with pytest.raises(InputError, match="distinct"):
-        machine.add("a", np.array([2, 1, 2], np.uint64), [0.5, 0.5, 0.5], True)
-    with pytest.raises(InputError, match="alpha"):
-        machine.add("a", *vector({1}), True, 11.0)
+    refuses("same value", machine.add, "a", np.array([1, 2], np.uint64), [0.5, 0.6], True)
+    refuses("distinct", machine.add, "a", np.array([2, 1, 2], np.uint64), [0.5, 0.5, 0.5], True)
+    refuses("alpha", machine.add, "a", *vector({1}), True, 11.0)
     assert len(machine) == 0
     assert "a" not in machine

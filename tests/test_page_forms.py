@@ -8,11 +8,11 @@ from html import escape
 
 import pytest
 from page_forms import displayed, forms, words
+from refusals import refuses
 
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.message import plain_letters, read_message, shortened
 from textsvm.apps.mail.raw_message import RawMessage
-from textsvm.errors import InputError
 from textsvm.readers import mime, pages, sample
 from textsvm.readers.files import read_files
 from textsvm.readers.pages import TOO_MUCH, page_text
@@ -237,8 +237,7 @@ def test_formats_that_open_again_in_each_block():
 
 def test_a_missing_parser_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"textsvm\[mail\]: pip install selectolax tinycss2"):
-        Filter(tmp_path, create=True)
+    refuses(r"textsvm\[mail\]: pip install selectolax tinycss2", Filter, tmp_path, create=True)
 
 
 @pytest.mark.parametrize("combinator", ["~", "+", " ", ">", " > "])

@@ -10,6 +10,7 @@ import pytest
 from command import fails, report, run
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from textsvm import SVC, InputError, Pieces, Spectrum, explain, export, load, read_corpus, save
 from textsvm.evaluation import estimate
@@ -76,8 +77,7 @@ def test_a_paragraph_is_better_than_a_sentence():
 
 @pytest.mark.parametrize("length", [0, 99, 3000.5, True, "3000"])
 def test_length_is_checked(length):
-    with pytest.raises(InputError, match="must be a whole number of at least 100"):
-        Pieces(length)
+    refuses("must be a whole number of at least 100", Pieces, length)
 
 
 def test_means_of_pieces():
@@ -171,8 +171,7 @@ def test_a_model_predicts_the_mean_of_pieces(tmp_path):
     assert again.pieces == pieces
     assert again.predict(new).tolist() == ["Ash", "Birch"]
     for refused in (lambda: explain(model, new), lambda: export(model, tmp_path / "x.html")):
-        with pytest.raises(InputError, match="cannot be exp"):
-            refused()
+        refuses("cannot be exp", refused)
 
 
 @pytest.mark.parametrize("damage", [{"length": 5}, {"length": "x"}, {"first": 3}, {"last": [[1]]}])
@@ -182,8 +181,7 @@ def test_damaged_pieces(damage, tmp_path):
     for name, value in damage.items():
         object.__setattr__(pieces, name, value)
     save(replace(model, pieces=pieces), tmp_path / "m.textsvm")
-    with pytest.raises(InputError, match=r"not a usable model|is damaged"):
-        load(tmp_path / "m.textsvm")
+    refuses(r"not a usable model|is damaged", load, tmp_path / "m.textsvm")
 
 
 def test_pieces_of_a_corpus(novels):

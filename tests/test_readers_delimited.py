@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from textsvm.errors import InputError
 from textsvm.readers.plausible import decimal_mark
@@ -182,8 +183,7 @@ def test_columns_of_numbers_have_one_decimal_mark(columns, mark):
 
 
 def test_columns_with_two_decimal_marks_are_refused():
-    with pytest.raises(InputError, match="decimal=comma"):
-        decimal_mark({"a": ["1.5"], "b": ["1,5"]}, ";", "t.csv")
+    refuses("decimal=comma", decimal_mark, {"a": ["1.5"], "b": ["1,5"]}, ";", "t.csv")
 
 
 def test_files_with_other_columns_are_read_together(tmp_path):
@@ -211,8 +211,7 @@ def test_a_row_without_text_whose_class_is_average_is_refused(tmp_path):
     rows = [f"text {word},{label}" for word in "abcdefgh" for label in ("good", "average", "bad")]
     for label in ("good", "average"):
         (tmp_path / "t.csv").write_text("text,label\n" + "\n".join([*rows, f",{label}"]))
-        with pytest.raises(InputError, match=r"1 of the 25 rows of t\.csv has no text"):
-            read_corpus(tmp_path / "t.csv", require_text=True)
+        refuses(r"1 of the 25 rows of t\.csv has no text", read_corpus, tmp_path / "t.csv", require_text=True)
 
 
 def test_a_text_that_begins_with_the_name_of_a_total_stays(tmp_path):

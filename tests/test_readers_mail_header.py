@@ -8,6 +8,7 @@ from growth import assert_at_most_linear
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from malformed_mails import CLEAN, FORMS, FROM, HEAD, emlx, variants
+from refusals import refuses
 
 from textsvm.apps.mail import spamd
 from textsvm.apps.mail.decision import Decision
@@ -145,11 +146,9 @@ def test_files_of_outlook_are_named(tmp_path, taught):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=rf"{name} is a message of Outlook .*\.eml.*msgconvert"):
             list(raw_messages(tmp_path / name, []))
-        with pytest.raises(InputError, match=rf"{name} is a message of Outlook"):
-            read_documents(tmp_path / name)
+        refuses(rf"{name} is a message of Outlook", read_documents, tmp_path / name)
     for action in (taught.classify, taught.unlearn, read_message):
-        with pytest.raises(InputError, match="the message is a message of Outlook"):
-            action(OUTLOOK)
+        refuses("the message is a message of Outlook", action, OUTLOOK)
     for number in range(3):
         (tmp_path / f"{number}.eml").write_bytes(CLEAN["page"])
     corpus = read_documents(tmp_path, "mail")

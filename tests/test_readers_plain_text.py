@@ -4,6 +4,7 @@ import lzma
 import re
 
 import pytest
+from refusals import refuses
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import is_binary
@@ -135,10 +136,8 @@ def test_named_charset(write):
     mac = write("t.csv", "label,text\nÄnderung,a\nÄnderung,b\n".encode("mac_roman"))
     assert read_corpus(mac, encoding="macroman").labels == ["Änderung"] * 2
     assert stream_corpus(mac, encoding="macroman").stored().labels == ["Änderung"] * 2
-    with pytest.raises(InputError, match="no charset 'cp0'; usual ones are"):
-        read_corpus(mac, encoding="cp0")
-    with pytest.raises(InputError, match=r"t\.csv is not in the charset utf-8"):
-        read_corpus(mac, encoding="utf-8")
+    refuses("no charset 'cp0'; usual ones are", read_corpus, mac, encoding="cp0")
+    refuses(r"t\.csv is not in the charset utf-8", read_corpus, mac, encoding="utf-8")
 
 
 NAMES = {
@@ -176,8 +175,7 @@ def test_labels_in_the_names_of_files(write, tmp_path, reader):
 def test_names_of_files_that_do_not_match(write, tmp_path, label, message):
     for name, text in NAMES.items():
         write(name, text)
-    with pytest.raises(InputError, match=re.escape(message)):
-        read_corpus(tmp_path, label=label)
+    refuses(re.escape(message), read_corpus, tmp_path, label=label)
 
 
 def test_a_file_for_each_class(write, tmp_path):

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from textsvm.errors import InputError
 from textsvm.readers.read import read_corpus
@@ -176,18 +177,15 @@ def test_second_header_with_other_columns_is_refused(write, order, name):
     other = [[row[k] for k in order] for row in [[*HEADER[:3], name], *TICKETS]]
     path = write("t.csv", joined([*rows, *other]))
     refused = r"t\.csv, line 42: a second header.*two files"
-    with pytest.raises(InputError, match=refused):
-        read_corpus(path, text="Betreff,Text", label="Kategorie")
-    with pytest.raises(InputError, match=refused):
-        list(incoming_documents([path], text="Betreff,Text", failed=print))
+    refuses(refused, read_corpus, path, text="Betreff,Text", label="Kategorie")
+    refuses(refused, list, incoming_documents([path], text="Betreff,Text", failed=print))
 
 
 def test_rows_in_other_columns_are_refused(write):
     """The labels of the rows are texts of other rows, and their texts classes of others."""
     other = [[row[k] for k in (0, 2, 3, 1)] for row in TICKETS[:20]]
     path = write("t.csv", joined([HEADER, *TICKETS, *other]))
-    with pytest.raises(InputError, match="swapped in 20 of 60 rows"):
-        read_corpus(path, text="Betreff,Text", label="Kategorie")
+    refuses("swapped in 20 of 60 rows", read_corpus, path, text="Betreff,Text", label="Kategorie")
     nested = [["1", "Fußball", "Drucker", f"Spiel {i}"] for i in range(20)]  # a class among texts is no fault
     path = write("t.csv", joined([HEADER, *TICKETS, *nested]))
     assert len(read_corpus(path, text="Betreff,Text", label="Kategorie")) == 60
@@ -241,8 +239,7 @@ def test_swapped_rows_have_a_remedy_that_works_in_predict(write):
     for n, remedy in [(10, "; swap both cells in these rows$"), (40, "; --text Kategorie$")]:
         rows = [[row[3], row[1]] if i >= n else [row[1], row[3]] for i, row in enumerate(TICKETS)]
         path = write("t.csv", joined([["Text", "Kategorie"], *rows]))
-        with pytest.raises(InputError, match=remedy):
-            list(incoming_documents([path], text="Text", failed=print, **classes))
+        refuses(remedy, list, incoming_documents([path], text="Text", failed=print, **classes))
     kategorie = list(incoming_documents([path], text="Kategorie", failed=print, **classes))
     assert [text for batch in kategorie for text in batch.texts] == [row[3] for row in TICKETS]
 
@@ -261,8 +258,7 @@ def test_names_in_another_case_make_a_table_of_a_stream(titles, write):
     """`cat t.csv | predict`, with a model whose column is TEXT, took the table for one text."""
     path = write("t.dat", titles + joined([HEADER, *TICKETS]))
     for recorded in ({"text": "TEXT"}, {"text": "text"}):
-        with pytest.raises(InputError, match="did you mean 'Text'"):
-            list(incoming_documents([path], failed=print, recorded=recorded))
+        refuses("did you mean 'Text'", list, incoming_documents([path], failed=print, recorded=recorded))
 
 
 def test_numbers_in_a_column_of_texts_are_named_to_predict_too(write):
@@ -319,8 +315,7 @@ def test_lines_of_the_header_of_orange_are_no_documents(header, write):
 def test_titles_are_no_data(above, pattern, write):
     """A title that occurs again was the class of a table without a header."""
     rows = joined([HEADER, *TICKETS], "," if '"' in above[0] else ";")
-    with pytest.raises(InputError, match=pattern):
-        read_corpus(write("t.csv", "\n".join(above) + "\n" + rows))
+    refuses(pattern, read_corpus, write("t.csv", "\n".join(above) + "\n" + rows))
 
 
 def test_the_only_text_of_a_class_may_be_the_first(write):

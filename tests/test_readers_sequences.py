@@ -10,6 +10,7 @@ import tarfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 from test_readers_stream import same
 
 from textsvm import InputError
@@ -190,20 +191,15 @@ def test_records_of_no_and_of_one_letter_are_named(fasta):
     ],
 )
 def test_what_is_wrong_is_said_with_file_and_record(fasta, content, name, message):
-    with pytest.raises(InputError, match=message):
-        fasta(content, name, format="fasta")
+    refuses(message, fasta, content, name, format="fasta")
 
 
 def test_numbers_and_groups_that_are_not_there(fasta):
     content = ">a s=1 w=-1\nAC\n>b s=much\nAC\n"
-    with pytest.raises(InputError, match=r"x.fa, record 2: 's' is 'much', which is not a finite number"):
-        fasta(content, target="s")
-    with pytest.raises(InputError, match=r"x.fa, record 1: the weight is -1"):
-        fasta(content, weight="w")
-    with pytest.raises(InputError, match=r"x.fa, record 1 has no 'chr' in its header"):
-        fasta(content, group="chr")
-    with pytest.raises(InputError, match="read as fasta, which has no column 'body'"):
-        fasta(content, text=["body"])
+    refuses(r"x.fa, record 2: 's' is 'much', which is not a finite number", fasta, content, target="s")
+    refuses(r"x.fa, record 1: the weight is -1", fasta, content, weight="w")
+    refuses(r"x.fa, record 1 has no 'chr' in its header", fasta, content, group="chr")
+    refuses("read as fasta, which has no column 'body'", fasta, content, text=["body"])
 
 
 def test_other_charsets(fasta):

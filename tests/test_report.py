@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refuses
 
-from textsvm import SVC, CalibratedSVC, Gaussian, InputError, On, Spectrum, report
+from textsvm import SVC, CalibratedSVC, Gaussian, On, Spectrum, report
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +32,7 @@ def test_reports(model, tmp_path):
     assert frame.startswith("<iframe srcdoc=")
     assert "<script" not in frame
     assert "accuracy" in saved.save(tmp_path / "report.json").read_text("utf-8")
-    with pytest.raises(InputError, match=r"\.html, \.md or \.json"):
-        saved.save(tmp_path / "report.txt")
+    refuses(r"\.html, \.md or \.json", saved.save, tmp_path / "report.txt")
 
 
 def test_reports_of_other_inputs(model):
@@ -54,5 +54,4 @@ def test_reports_of_other_inputs(model):
 )
 def test_reports_that_cannot_be(model, examples, labels, ids, message):
     asked = model if examples is OTHERS else SVC("precomputed").fit(examples, labels)
-    with pytest.raises(InputError, match=message):
-        report(asked, examples, labels, ids=ids)
+    refuses(message, report, asked, examples, labels, ids=ids)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command import fails, run
+from refusals import refuses
 from scipy.stats import binomtest
 from test_reporting import Page, assert_self_contained, corpus, of_classes
 from test_reporting import made as made_report
@@ -101,8 +102,7 @@ def test_slices_are_of_the_documents_that_were_judged():
     part = replace(results, index=np.arange(200) + 50)
     values = ["left out"] * 50 + ["judged"] * 200
     assert [each.value for each in make_slices(part, "c", values, 20).slices] == ["judged"]
-    with pytest.raises(InputError, match="give a value each"):
-        make_slices(part, "c", values[:100])
+    refuses("give a value each", make_slices, part, "c", values[:100])
 
 
 @pytest.mark.parametrize("results", [of_classes(4).results, numbers(3.0), of_labels(1)])
@@ -148,13 +148,11 @@ def test_numbers_side_by_side():
 
 
 def test_what_cannot_be_compared_is_said():
-    with pytest.raises(InputError, match="the same labels"):
-        side_by_side({"a": judged(0.1), "b": numbers(1.0)}, None, ids())
+    refuses("the same labels", side_by_side, {"a": judged(0.1), "b": numbers(1.0)}, None, ids())
     other = judged(0.1, names=np.array(["a", "b"]))
     with pytest.raises(InputError, match=r"binary \(ham, spam\), b binary \(a, b\)"):
         side_by_side({"a": judged(0.1), "b": other}, None, ids())
-    with pytest.raises(InputError, match="different documents"):
-        side_by_side({"a": judged(0.1), "b": judged(0.1, n=100)}, None, ids())
+    refuses("different documents", side_by_side, {"a": judged(0.1), "b": judged(0.1, n=100)}, None, ids())
 
 
 @pytest.mark.parametrize(
@@ -218,8 +216,7 @@ def test_a_learning_curve_trains_on_nested_parts_of_each_fold():
     assert found.error[-1] == pytest.approx(1 - result.mean["accuracy"])
     assert found.error[0] > found.error[-1]
     few = cross_validate(model, texts[:20], labels[:20], cv=4)
-    with pytest.raises(InputError, match="too few"):
-        learning_curve(model, texts[:20], labels[:20], few)
+    refuses("too few", learning_curve, model, texts[:20], labels[:20], few)
     lengths = [float(len(text)) for text in texts]
     svr = SVR(Spectrum(2), device="cpu")
     of_numbers = learning_curve(svr, texts, lengths, cross_validate(svr, texts, lengths, cv=4))

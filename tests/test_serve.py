@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from command import fails, run
 from encoders import static_folder, topics
+from refusals import refuses
 
 pytest.importorskip("httptools")
 
@@ -1962,8 +1963,7 @@ def test_missing_packages_are_named(models):
 def test_errors_are_sentences(models, tmp_path):
     assert "nothing.textsvm" in fails("serve", tmp_path / "nothing.textsvm", "--port", "0", "-q")
     save(SVC(Gaussian()).fit([[0.0], [1.0]], ["a", "b"]), tmp_path / "vectors.textsvm")
-    with pytest.raises(InputError, match="is not a model of texts"):
-        ServedModel("vectors", str(tmp_path / "vectors.textsvm"))
+    refuses("is not a model of texts", ServedModel, "vectors", str(tmp_path / "vectors.textsvm"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"cannot listen at 127.0.0.1:{port}" in fails("serve", models / "two.textsvm", "--port", port)

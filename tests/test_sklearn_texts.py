@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from refusals import refuses
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, StackingClassifier
@@ -75,12 +76,9 @@ def test_a_column_of_texts_is_texts(form, model):
 def test_tables_of_more_columns_and_columns_of_numbers_are_no_texts():
     with pytest.raises(InputError, match="select a column, or give a kernel On"):
         SVC(Spectrum(2)).fit(pd.DataFrame({"a": TEXTS, "b": TEXTS}), LABELS)
-    with pytest.raises(InputError, match=r"array of shape \(24, 2\)"):
-        SVC(Spectrum(2)).fit(np.array([TEXTS, TEXTS]).T, LABELS)
-    with pytest.raises(InputError, match=r"array of shape \(24, 1\); .* kernel of vectors"):
-        SVC(Spectrum(2)).fit(np.ones((24, 1)), LABELS)
-    with pytest.raises(InputError, match="document 23 is missing"):
-        SVC(Spectrum(2)).fit(pd.DataFrame({"a": [*TEXTS[1:], None]}), LABELS)
+    refuses(r"array of shape \(24, 2\)", SVC(Spectrum(2)).fit, np.array([TEXTS, TEXTS]).T, LABELS)
+    refuses(r"array of shape \(24, 1\); .* kernel of vectors", SVC(Spectrum(2)).fit, np.ones((24, 1)), LABELS)
+    refuses("document 23 is missing", SVC(Spectrum(2)).fit, pd.DataFrame({"a": [*TEXTS[1:], None]}), LABELS)
 
 
 @pytest.mark.parametrize("form", ["pandas", "objects"])
@@ -133,13 +131,10 @@ def test_another_column_than_that_of_the_training_is_refused(form):
     for estimator in [online, *(x.fit(column, LABELS) for x in estimators)]:
         assert (estimator.feature_names_in_.tolist(), estimator.n_features_in_) == (["text"], 1)
         for call in (estimator.predict, estimator.decision_function):
-            with pytest.raises(InputError, match="the table has no column 'text'; it has title"):
-                call(other)
+            refuses("the table has no column 'text'; it has title", call, other)
             call(OTHERS), call(np.array(OTHERS))
-    with pytest.raises(InputError, match="no column 'text'"):
-        online.partial_fit(other, TRUTH)
-    with pytest.raises(InputError, match="no column 'text'"):
-        SpectrumFeatures(p=2).fit(column).transform(other)
+    refuses("no column 'text'", online.partial_fit, other, TRUTH)
+    refuses("no column 'text'", SpectrumFeatures(p=2).fit(column).transform, other)
 
 
 def test_tables_have_the_names_of_all_columns():
@@ -149,13 +144,11 @@ def test_tables_have_the_names_of_all_columns():
         model = SVC(kernel).fit(X, LABELS)
         assert (model.feature_names_in_.tolist(), model.n_features_in_) == (list(table), 4)
         model.predict({"n": [1], "text": ["a"]})  # other columns may be missing, in any order
-        with pytest.raises(InputError, match="no column 'n'"):
-            model.predict({"text": ["a"]})
+        refuses("no column 'n'", model.predict, {"text": ["a"]})
     assert not hasattr(model.fit({"text": TEXTS, 1: TEXTS, "n": [1, 2] * 12}, LABELS), "feature_names_in_")
     numbered = pd.DataFrame({0: TEXTS, 1: TEXTS})
     for estimator in (SVC("fast"), SVC(On(0, Spectrum(2)))):
-        with pytest.raises(InputError, match=r"X\.columns = X\.columns\.astype\(str\)"):
-            estimator.fit(numbered, LABELS)
+        refuses(r"X\.columns = X\.columns\.astype\(str\)", estimator.fit, numbered, LABELS)
 
 
 @pytest.mark.parametrize("text", ["text", ["text"], "text,more", ["text", "more"]])
@@ -165,8 +158,7 @@ def test_a_corpus_is_no_table(text, tmp_path):
     online, features = OnlineSVC(), SpectrumFeatures()
     fits = [SVC(x).fit for x in ("fast", Spectrum(2), Linear(), On("text", Spectrum(2)))]
     for fit in (*fits, online.partial_fit, features.fit, OneClassSVM().fit):
-        with pytest.raises(InputError, match=r"X is a Corpus; give corpus\.texts, or corpus\.columns"):
-            fit(corpus, corpus.labels)
+        refuses(r"X is a Corpus; give corpus\.texts, or corpus\.columns", fit, corpus, corpus.labels)
     SVC("fast").fit(corpus.examples, corpus.labels)
 
 
@@ -186,8 +178,7 @@ def test_frames_of_labels_and_numbers_as_labels():
     for frame in (pd.DataFrame({"label": LABELS}), np.array(LABELS)[:, None]):
         assert report(model, TEXTS, frame).results.n == len(TEXTS)
     for frame in (pd.DataFrame(index=range(24)), pd.DataFrame({"a": LABELS, "b": LABELS})):
-        with pytest.raises(InputError, match=r"there are 24 examples and (0|48) labels"):
-            report(model, TEXTS, frame)
+        refuses(r"there are 24 examples and (0|48) labels", report, model, TEXTS, frame)
 
 
 @pytest.mark.parametrize("reject", [None, (0.1, 0.9)])
@@ -211,18 +202,15 @@ def test_columns_of_another_training_are_forgotten(estimator):
     assert names <= set(vars(estimator.fit(frame, LABELS)))
     if isinstance(estimator, OnlineSVC):
         assert names <= set(vars(estimator.partial_fit(OTHERS, TRUTH)))
-        with pytest.raises(InputError, match="no column 'text'"):
-            estimator.predict(pd.DataFrame({"title": OTHERS}))
+        refuses("no column 'text'", estimator.predict, pd.DataFrame({"title": OTHERS}))
     assert not names & set(vars(estimator.fit(TEXTS, LABELS)))
 
 
 def test_helpers_name_the_model_of_a_search_and_of_a_pipeline():
     search = GridSearchCV(SVC(Spectrum(2)), {"C": [1]}, cv=2).fit(TEXTS, LABELS)
-    with pytest.raises(InputError, match="GridSearchCV; give its best_estimator_"):
-        report(search, TEXTS, LABELS)
+    refuses("GridSearchCV; give its best_estimator_", report, search, TEXTS, LABELS)
     pipeline = make_pipeline(FunctionTransformer(), SVC(Spectrum(2))).fit(TEXTS, LABELS)
-    with pytest.raises(InputError, match="Pipeline; give its last step"):
-        explain(pipeline, TEXTS)
+    refuses("Pipeline; give its last step", explain, pipeline, TEXTS)
     with pytest.raises(InputError, match=r"Pipeline is neither SVC .*; take scikit-learn's GridSearchCV"):
         cross_validate(pipeline, TEXTS, LABELS)
     with pytest.raises(InputError, match=r"CalibratedSVC is neither SVC .*; tune its estimator"):
@@ -234,8 +222,7 @@ def test_helpers_name_the_model_of_a_search_and_of_a_pipeline():
     result = cross_validate(SVC(Spectrum(2)), TEXTS, LABELS, cv=2, metrics=["f1_macro", "macro_f1"])
     assert list(result.mean) == ["macro_f1"]
     assert tune(SVC(Spectrum(2)), TEXTS, LABELS, {"C": [1]}, cv=2, metric="f1_macro").metric == "macro_f1"
-    with pytest.raises(InputError, match=r"' '\.join\(tokens\)"):
-        SVC(Spectrum(2)).fit([text.split() for text in TEXTS], LABELS)
+    refuses(r"' '\.join\(tokens\)", SVC(Spectrum(2)).fit, [text.split() for text in TEXTS], LABELS)
 
 
 def test_doubts_of_a_table_compare_its_columns():

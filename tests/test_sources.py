@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refuses
 from scipy.sparse import csr_array
 from sklearn.utils import get_tags
 
@@ -200,8 +201,7 @@ def symmetric(n=1100):
 def test_asymmetry_far_from_the_diagonal_is_found():
     matrix = symmetric()
     matrix[3, 1080] = 0.5
-    with pytest.raises(InputError, match=r"not symmetric: 0\.5 in row 3, column 1080 and 0 the other way"):
-        check_gram(matrix)
+    refuses(r"not symmetric: 0\.5 in row 3, column 1080 and 0 the other way", check_gram, matrix)
 
 
 @pytest.mark.parametrize(("rounding", "refused"), [(0.5, False), (2.0, True)])
@@ -211,7 +211,6 @@ def test_values_may_differ_by_the_rounding_of_the_largest(rounding, refused):
     matrix[0, 0] = 1e6
     matrix[1090, 1085] = rounding
     if refused:
-        with pytest.raises(InputError, match="not symmetric"):
-            check_gram(matrix)
+        refuses("not symmetric", check_gram, matrix)
     else:
         assert check_gram(matrix) is matrix

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from scipy.sparse import csr_matrix
 from sklearn import config_context
 from sklearn.base import clone
@@ -245,8 +246,7 @@ def test_a_column_of_a_table():
     ],
 )
 def test_a_sentence_about_what_cannot_be(parameters, texts, message):
-    with pytest.raises(InputError, match=message):
-        SpectrumFeatures(device="cpu", **parameters).fit(texts)
+    refuses(message, SpectrumFeatures(device="cpu", **parameters).fit, texts)
 
 
 def test_memory_is_asked_for_before_it_is_taken(mail, monkeypatch):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 from sklearn.base import clone
 
 from textsvm import (
@@ -164,10 +165,8 @@ def test_words_are_a_spectrum_of_words():
     assert parse("words").p == 1
     assert parse("words:log").structure.as_dict() == parse("spectrum:log,tokens=words,1").structure.as_dict()
     assert parse("edit:keep-case").keep_case
-    with pytest.raises(InputError, match="tokens is given twice in words:tokens=words"):
-        parse("words:tokens=words")
-    with pytest.raises(InputError, match="keep_case is given twice in words:keep-case,keep_case"):
-        parse("words:keep-case,keep_case")
+    refuses("tokens is given twice in words:tokens=words", parse, "words:tokens=words")
+    refuses("keep_case is given twice in words:keep-case,keep_case", parse, "words:keep-case,keep_case")
     chosen = options_of(KERNELS)(kernel=["gap,words", "edit+words:2"]).grid()
     assert [spell(kernel) for kernel in chosen] == ["gap:5", "words:1", "edit:gamma=0.05+words:2"]
 

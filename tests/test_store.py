@@ -22,6 +22,7 @@ import pytest
 from command import fails, report
 from loading import load
 from problems import ArrayRows, stored_rows
+from refusals import refuses
 from test_gram import MATRIX, GramContract, N
 
 import textsvm
@@ -427,15 +428,12 @@ def test_a_grid_over_forms_of_texts_is_refused(tmp_path):
 
 def test_what_is_no_store(tmp_path):
     (tmp_path / "a file").write_text("x")
-    with pytest.raises(InputError, match=r"it has files and no store\.json; name a new or empty folder"):
-        Store(tmp_path)
-    with pytest.raises(InputError, match="a file is a file; name a folder"):
-        Store(tmp_path / "a file")
+    refuses(r"it has files and no store\.json; name a new or empty folder", Store, tmp_path)
+    refuses("a file is a file; name a folder", Store, tmp_path / "a file")
     with pytest.raises(InputError, match="is not a store of kernel matrices"):
         SVC(EDIT, compute=Compute(store=tmp_path)).fit(TEXTS, LABELS)
     for name in (3, "", b"x"):
-        with pytest.raises(InputError, match="must be the name of a folder"):
-            SVC(EDIT, compute=Compute(store=name)).fit(TEXTS, LABELS)
+        refuses("must be the name of a folder", SVC(EDIT, compute=Compute(store=name)).fit, TEXTS, LABELS)
     assert bare(tmp_path) == ["a file"]
 
 
@@ -457,8 +455,7 @@ def test_a_damaged_manifest(tmp_path, content, which):
     if isinstance(content, dict):
         content = json.dumps({**json.loads(path.read_text()), **content})
     path.write_text(content, encoding="latin-1")
-    with pytest.raises(InputError, match=r"is damaged; delete the folder|has store format"):
-        stored_rows(tmp_path, wanted())
+    refuses(r"is damaged; delete the folder|has store format", stored_rows, tmp_path, wanted())
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -512,8 +509,7 @@ def test_one_process_writes_and_others_read(tmp_path, small):
         fcntl.flock(held, fcntl.LOCK_EX)
         np.testing.assert_array_equal(stored_rows(tmp_path, wanted()).gram(), MATRIX)
         said = rf"is being written by another process \({os.getpid()}\); wait for it, or name another folder"
-        with pytest.raises(InputError, match=said):
-            stored_rows(tmp_path, wanted(Table(1)))
+        refuses(said, stored_rows, tmp_path, wanted(Table(1)))
     stored_rows(tmp_path, wanted(Table(1)))
     assert len(list(tmp_path.glob("table-*"))) == 2
 
@@ -528,8 +524,7 @@ def test_room_for_what_is_missing(tmp_path, small, monkeypatch):
         r"the kernel matrix of 60 texts takes 14\.8 KiB more on disk and 1\.0 KiB are free in .*; "
         r"name a folder with more room \(--store\), or leave it out; nothing was written"
     )
-    with pytest.raises(InputError, match=said):
-        stored_rows(tmp_path / "a" / "store", wanted())
+    refuses(said, stored_rows, tmp_path / "a" / "store", wanted())
     assert bare(tmp_path) == ["made"]
     assert stored_rows(tmp_path / "made", wanted()).made == 1
     assert files(tmp_path / "made") == right
@@ -547,10 +542,9 @@ def test_a_disk_that_becomes_full(tmp_path, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
     try:
-        with pytest.raises(
-            InputError, match=r"cannot write .*000001\.rows: File too large; nothing was changed"
-        ):
-            stored_rows(folder, wanted())
+        refuses(
+            r"cannot write .*000001\.rows: File too large; nothing was changed", stored_rows, folder, wanted()
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert files(folder) == kept
@@ -564,8 +558,7 @@ def test_a_store_that_may_only_be_read(tmp_path):
     tmp_path.chmod(0o555)
     try:
         np.testing.assert_array_equal(stored_rows(tmp_path, wanted()).gram(), MATRIX)
-        with pytest.raises(InputError, match="cannot write"):
-            stored_rows(tmp_path, wanted(Table(1)))
+        refuses("cannot write", stored_rows, tmp_path, wanted(Table(1)))
     finally:
         tmp_path.chmod(0o755)
 

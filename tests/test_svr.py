@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from refusals import refuses
 from sklearn import svm
 
-from textsvm import SVR, EditDistance, GapWeighted, InputError, Spectrum
+from textsvm import SVR, EditDistance, GapWeighted, Spectrum
 from textsvm.training.train import prepare
 
 KERNELS = [Spectrum(p=2), EditDistance(gamma=0.1), GapWeighted(p=2)]
@@ -73,11 +74,9 @@ def test_unusable_targets_are_named_before_the_work(y, message):
     def begun(stage, done, total):
         raise AssertionError("the work has begun")
 
-    with pytest.raises(InputError, match=message):
-        SVR(Spectrum(p=1)).fit(["x", "y", "z"], y, progress=begun)
+    refuses(message, SVR(Spectrum(p=1)).fit, ["x", "y", "z"], y, progress=begun)
 
 
 @pytest.mark.parametrize("parameters", [{"epsilon": -0.1}, {"epsilon": float("nan")}, {"C": 0}], ids=str)
 def test_parameters_out_of_range_are_named(parameters, task):
-    with pytest.raises(InputError, match=next(iter(parameters))):
-        SVR(**parameters).fit(*task)
+    refuses(next(iter(parameters)), SVR(**parameters).fit, *task)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from command import report
 from loading import load
+from refusals import refuses
 from scipy.special import expit
 from test_columns import corpus
 
@@ -237,8 +238,7 @@ def test_weights_that_are_none_are_refused(solver, bad):
         SVR(LOG, compute=Compute(solver=solver)),
         OneClassSVM(LOG, compute=Compute(solver=solver)),
     ):
-        with pytest.raises(InputError, match="sample_weight"):
-            machine.fit(texts, y, sample_weight=[*np.ones(len(y) - 1), bad])
+        refuses("sample_weight", machine.fit, texts, y, sample_weight=[*np.ones(len(y) - 1), bad])
 
 
 @pytest.mark.parametrize("machine", [SVC, SVR, OneClassSVM, MultilabelSVC])

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 from command import run
+from refusals import refuses
 
-from textsvm import InputError, verify
+from textsvm import verify
 from textsvm.cli.console import Console
 from textsvm.cli.verify import _show as show
 from textsvm.evaluation.metrics import roc_area
@@ -134,8 +135,7 @@ def test_limits_have_the_largest_c_at_1(seed):
     ],
 )
 def test_wrong_input_is_refused(texts, labels, disputed, message):
-    with pytest.raises(InputError, match=message):
-        verify(texts, labels, disputed)
+    refuses(message, verify, texts, labels, disputed)
 
 
 @pytest.fixture

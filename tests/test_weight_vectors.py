@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from command import report, run
 from loading import change, load
+from refusals import refuses
 
 import textsvm
 from textsvm import (
@@ -16,7 +17,6 @@ from textsvm import (
     CalibratedSVC,
     EditDistance,
     GapWeighted,
-    InputError,
     MultilabelSVC,
     OneClassSVM,
     Product,
@@ -216,11 +216,9 @@ def lengths(a, b):
 )
 def test_kernels_without_weights_are_refused(kernel, path):
     for settings in (SVC(kernel).settings, CalibratedSVC(SVC(kernel)).settings.classifier):
-        with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
-            settings.source.require_weights()
+        refuses(r"spectrum kernels|precomputed", settings.source.require_weights)
     given = np.eye(7) if isinstance(kernel, str) else TEXTS
-    with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
-        textsvm.save(SVC(kernel).fit(given, LABELS), path, texts=False)
+    refuses(r"spectrum kernels|precomputed", textsvm.save, SVC(kernel).fit(given, LABELS), path, texts=False)
     assert not path.exists()
 
 
@@ -291,14 +289,12 @@ def test_damaged_arrays_are_refused(kernel, path):
         for changed in changes:
             path.write_bytes(content)
             change(path, lambda _, arrays, name=name, changed=changed: arrays.update({name: changed}))
-            with pytest.raises(InputError, match=r"m\.textsvm"):
-                load(path)
+            refuses(r"m\.textsvm", load, path)
             tried += 1
         path.write_bytes(content)
         if not name.startswith("weights.ends"):  # of a length without them there are no p-mers
             change(path, lambda _, arrays, name=name: arrays.pop(name))
-            with pytest.raises(InputError, match=r"m\.textsvm"):
-                load(path)
+            refuses(r"m\.textsvm", load, path)
     assert tried > 20
 
 
@@ -322,8 +318,7 @@ EDITS = [
 def test_hostile_headers(edit, path):
     textsvm.save(SVC(Spectrum(4)).fit(TEXTS, LABELS), path, texts=edit is EDITS[-1])
     change(path, lambda header, _: edit(header))
-    with pytest.raises(InputError, match=r"m\.textsvm"):
-        load(path)
+    refuses(r"m\.textsvm", load, path)
 
 
 def test_sizes_beyond_the_memory_are_refused_before_they_are_made(path):
@@ -336,8 +331,7 @@ def test_sizes_beyond_the_memory_are_refused_before_they_are_made(path):
         "weights.machines": np.array([1 << 60]),
     }
     change(path, lambda _, arrays: arrays.update(packed))
-    with pytest.raises(InputError, match="bytes of memory"):
-        load(path)
+    refuses("bytes of memory", load, path)
 
 
 class TestCommandLine:

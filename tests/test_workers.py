@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from command import run
+from refusals import refuses
 from threadpoolctl import threadpool_limits
 
 from textsvm import SVC, SVR, EditDistance, GapWeighted, Product, Spectrum, Sum, cross_validate, tune
@@ -171,8 +172,7 @@ def test_functions_go_along_or_say_why_not(connected):
 
 
 def test_what_a_task_raises_is_said_here(connected):
-    with pytest.raises(InputError, match="odd one"):
-        list(connected.run.real(_refuse, (), [1]))
+    refuses("odd one", list, connected.run.real(_refuse, (), [1]))
 
 
 def _refuse(piece):
