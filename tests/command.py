@@ -118,11 +118,21 @@ def fails(*arguments, code=1, run=run, **options):
     return lines[0]
 
 
+def works(*arguments, **options):
+    """Run textsvm and expect it to work; the result."""
+    result = run(*arguments, **options)
+    assert result.returncode == 0, result.stderr.decode()
+    return result
+
+
+def printed_rows(*arguments, **options):
+    """Run textsvm and expect it to work; the objects of the JSON Lines that it printed."""
+    return [json.loads(line) for line in works(*arguments, **options).stdout.splitlines()]
+
+
 def report(*arguments, **options):
     """Run textsvm with --json, expect it to work; what it printed."""
-    result = run(*arguments, "--json", **options)
-    assert result.returncode == 0, result.stderr.decode()
-    return json.loads(result.stdout)
+    return json.loads(works(*arguments, "--json", **options).stdout)
 
 
 @cache

@@ -6,6 +6,7 @@ Cards are played by threads of this machine here; tests/test_cards_gpu.py has th
 from contextlib import nullcontext
 from threading import Barrier, get_ident
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -226,10 +227,7 @@ def test_the_list_of_devices_says_what_can_work_together(monkeypatch, capsys):
 
 
 def test_who_is_told_of_progress_may_stop_it(played):
-    def stop(done, total):
-        raise KeyboardInterrupt
-
     kernel = OnHost(EditDistance())
     with pytest.raises(KeyboardInterrupt):
-        sharded_gram(kernel, texts(300), several(2), "1GiB", stop)
+        sharded_gram(kernel, texts(300), several(2), "1GiB", Mock(side_effect=KeyboardInterrupt))
     assert sharded_gram(kernel, texts(300), several(2), "1GiB") is not None

@@ -10,7 +10,7 @@ import time
 import tracemalloc
 
 import pytest
-from command import fails, report, run
+from command import fails, printed_rows, report, run, works
 from loading import load
 from refusals import refuses
 
@@ -38,11 +38,6 @@ def model(tmp_path_factory):
     return path
 
 
-def rows_of(result):
-    assert result.returncode == 0, result.stderr.decode()
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
 def test_a_table_on_standard_input_is_a_table(model):
     """It was one document, whatever --text said."""
     expected = load(model).predict([row["text"] for row in ROWS]).tolist()
@@ -55,7 +50,7 @@ def test_a_table_on_standard_input_is_a_table(model):
         (["--format", "jsonl"], JSON),
         ([], JSON),
     ):
-        rows = rows_of(run("predict", model, "-", *options, stdin=content.encode()))
+        rows = printed_rows("predict", model, "-", *options, stdin=content.encode())
         assert [row["label"] for row in rows] == expected, options
         assert [row["id"] for row in rows] == [row["id"] for row in ROWS], options
     assert read_documents_of(CSV, text="text") == [row["text"] for row in ROWS]
@@ -71,7 +66,7 @@ def read_documents_of(content, **options):
 def test_titles_above_a_table_on_standard_input(model, separator):
     """As in a file: the header is the row with the columns that are named."""
     content = f"Report 2024{separator}\n\n" + CSV.replace(",", separator)
-    rows = rows_of(run("predict", model, "-", "--format", "csv", "--text", "text", stdin=content.encode()))
+    rows = printed_rows("predict", model, "-", "--format", "csv", "--text", "text", stdin=content.encode())
     assert [row["label"] for row in rows] == load(model).predict([row["text"] for row in ROWS]).tolist()
 
 
@@ -83,10 +78,10 @@ def test_a_text_a_line(model):
     rows = [json.loads(line) for line in told.stdout.splitlines()]
     assert [row["id"] for row in rows] == ["1", "2", "3", "4"]
     assert rows.pop(2) == {"id": "3", "label": None, "reason": "line 3: it is empty"}
-    rows = rows_of(run("predict", model, "--format", "lines", "--skip-invalid", stdin=content))
+    rows = printed_rows("predict", model, "--format", "lines", "--skip-invalid", stdin=content)
     assert [row["label"] for row in rows] == load(model).predict([texts[i] for i in (0, 1, 3)]).tolist()
     labelled = "negative\tbad novels\npositive\ta good kettle\n"
-    rows = rows_of(run("predict", model, "--format", "lines", stdin=labelled.encode()))
+    rows = printed_rows("predict", model, "--format", "lines", stdin=labelled.encode())
     texts = ["bad novels", "a good kettle"]
     assert [row["decision"] for row in rows] == load(model).decision_function(texts).tolist()
 
@@ -195,11 +190,11 @@ def test_the_best_labels(model, tmp_path):
     report(
         "train", sample("questions"), "--kernel", "spectrum:3", "--calibrate", "sigmoid", "-o", tmp_path / "q"
     )
-    [row] = rows_of(run("predict", tmp_path / "q", "--top", "2", stdin=b"When was it?"))
+    [row] = printed_rows("predict", tmp_path / "q", "--top", "2", stdin=b"When was it?")
     first, second = row["top"]
     assert row["label"] == first["label"] == "when"
     assert first["probability"] >= second["probability"] > 0
-    [row] = rows_of(run("predict", model, "--top", "5", stdin=b"a good kettle"))
+    [row] = printed_rows("predict", model, "--top", "5", stdin=b"a good kettle")
     assert row["top"][0]["label"] == row["label"]
     assert row["top"][0]["decision"] == -row["top"][1]["decision"] > 0
     rows, _ = table_of(tmp_path / "q", "-", "--format", "lines", "--top", "1")
@@ -210,8 +205,8 @@ def test_the_best_labels(model, tmp_path):
 
 def test_texts_unlike_those_of_training_are_warned_of(model, tmp_path):
     def warnings_of(texts, *options):
-        result = run("predict", model, "--format", "lines", *options, stdin="\n".join(texts).encode())
-        assert len(rows_of(result)) == len(texts)
+        result = works("predict", model, "--format", "lines", *options, stdin="\n".join(texts).encode())
+        assert len(result.stdout.splitlines()) == len(texts)
         lines = result.stderr.decode().splitlines()
         return [line for line in lines if line.startswith(("warning: ", "drift: "))]
 

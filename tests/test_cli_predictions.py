@@ -12,7 +12,7 @@ import sys
 import openpyxl
 import pyarrow
 import pytest
-from command import fails, report, run
+from command import fails, printed_rows, report, run, works
 from loading import load
 from pyarrow import parquet
 
@@ -88,8 +88,7 @@ def test_a_table_keeps_every_byte(name, place, tmp_path):
     """Without the added columns the output is the input."""
     data = FORMS[name]
     (tmp_path / "in.csv").write_bytes(data)
-    result = run("predict", place / "m", "in.csv", "--format", "csv", "-o", "out.csv", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr.decode()
+    works("predict", place / "m", "in.csv", "--format", "csv", "-o", "out.csv", cwd=tmp_path)
     charset = "utf-16" if data.startswith(b"\xff\xfe") else "cp1252" if b"\xe4sh" in data else "utf-8"
     before, after = (
         (text if charset != "cp1252" else text.replace(b"\x81", b"?")).decode(charset)
@@ -126,8 +125,7 @@ def test_unusual_tables_keep_every_byte(name, place, tmp_path):
     """What other programs write above the header, their quotes, and named encodings."""
     data, options, header = UNUSUAL[name]
     (tmp_path / "in.csv").write_bytes(data)
-    result = run("predict", place / "m", "in.csv", *options, "-o", "out.csv", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr.decode()
+    works("predict", place / "m", "in.csv", *options, "-o", "out.csv", cwd=tmp_path)
     mark = ";" if ";" in header else ","
     lines, expected = (tmp_path / "out.csv").read_bytes().split(b"\n"), data.split(b"\n")
     first = expected.index(header.encode() + b"\r" * (b"\r" in data))
@@ -281,8 +279,7 @@ def test_columns_of_each_model(model, options, columns, place, tmp_path):
     assert rows[0] == ["body", *columns]
     assert all(cell for row in rows for cell in row)
     option = "--proba" if model == "c" else "-q"
-    lines = run("predict", place / model, tmp_path / "in.csv", option).stdout.splitlines()
-    said = [json.loads(line) for line in lines]
+    said = printed_rows("predict", place / model, tmp_path / "in.csv", option)
     name = columns[0]
     assert [row[1] for row in rows[1:]] == [
         ";".join(row[name]) if isinstance(row[name], list) else str(row[name]) for row in said
@@ -431,8 +428,7 @@ def test_several_tables(tables, options, lines, place, tmp_path):
     names = [f"{number}.csv" for number in range(len(tables))]
     for name, content in zip(names, tables, strict=True):
         (tmp_path / name).write_text(content)
-    result = run("predict", place / "m", *names, *options, "-o", "out.csv", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr.decode()
+    works("predict", place / "m", *names, *options, "-o", "out.csv", cwd=tmp_path)
     found = (tmp_path / "out.csv").read_text().splitlines()
     assert [line.rsplit(";", 2)[0] for line in found] == lines
 
@@ -465,17 +461,15 @@ COMMANDS = {
 def printed(request, place):
     """A command whose last option takes the path of a table, and the rows of the table."""
     command = COMMANDS[request.param].split()
-    lines = run(*command, "-", cwd=place).stdout.splitlines()
     assert "one of .csv, .tsv" in fails(*command, "out.dat", code=2, cwd=place)
-    return command, [json.loads(line) for line in lines]
+    return command, printed_rows(*command, "-", cwd=place)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "jsonl", "ndjson", "xlsx", "parquet"])
 def test_all_tables_have_the_format_of_their_suffix(printed, suffix, place, tmp_path):
     command, expected = printed
     output = tmp_path / f"out.{suffix}"
-    result = run(*command, output, cwd=place)
-    assert result.returncode == 0, result.stderr.decode()
+    works(*command, output, cwd=place)
     if suffix == "xlsx":
         header, *rows = openpyxl.load_workbook(output).active.values
     elif suffix == "parquet":
@@ -515,11 +509,6 @@ def table_of(place, suffix):
     return path
 
 
-def done(*arguments, cwd):
-    result = run(*arguments, cwd=cwd)
-    assert result.returncode == 0, result.stderr
-
-
 def cells_of(path):
     if path.suffix == ".xlsx":
         return [list(row) for row in openpyxl.load_workbook(path).active.iter_rows(values_only=True)]
@@ -530,8 +519,8 @@ def cells_of(path):
 @pytest.mark.parametrize("suffix", ["csv", "xlsx"])
 def test_the_least_sure_rows_come_first_with_all_columns(suffix, model, place, tmp_path):
     table = table_of(place, suffix)
-    done("predict", model, table, "-o", tmp_path / f"all.{suffix}", cwd=place)
-    done("predict", model, table, "--unsure", "4", "-o", tmp_path / f"four.{suffix}", cwd=place)
+    works("predict", model, table, "-o", tmp_path / f"all.{suffix}", cwd=place)
+    works("predict", model, table, "--unsure", "4", "-o", tmp_path / f"four.{suffix}", cwd=place)
     head, *rows = cells_of(tmp_path / f"all.{suffix}")
     place_of = head.index("confidence")
     rows.sort(
@@ -547,16 +536,12 @@ def test_the_least_sure_rows_come_first_with_all_columns(suffix, model, place, t
 
 def test_the_least_sure_documents_as_json_and_refusals(place, tmp_path):
     table = table_of(place, "jsonl")
-    lines = [json.loads(line) for line in run("predict", "m", table, cwd=place).stdout.splitlines()]
-    lines.sort(key=lambda row: abs(row["decision"]))
-    found = [
-        json.loads(line)
-        for line in run("predict", "m", table, "--unsure", "3", cwd=place).stdout.splitlines()
-    ]
+    lines = sorted(printed_rows("predict", "m", table, cwd=place), key=lambda row: abs(row["decision"]))
+    found = printed_rows("predict", "m", table, "--unsure", "3", cwd=place)
     assert [{name: row[name] for name in lines[0]} for row in found] == lines[:3]
     assert [row["confidence"] for row in found] == [round(abs(row["decision"]), 6) for row in lines[:3]]
-    many = run("predict", "m", table, "--unsure", "5000", cwd=place).stdout.splitlines()
-    assert [json.loads(line)["id"] for line in many] == [row["id"] for row in lines]
+    many = printed_rows("predict", "m", table, "--unsure", "5000", cwd=place)
+    assert [row["id"] for row in many] == [row["id"] for row in lines]
     assert "predicts numbers" in fails("predict", "r", table, "--unsure", "3", cwd=place)
     assert "one or two probabilities" in fails("predict", "m", table, "--unsure", "2.5", cwd=place, code=2)
     # A row without a text has no confidence; it is reported.
@@ -572,11 +557,11 @@ def test_the_least_sure_documents_as_json_and_refusals(place, tmp_path):
 @pytest.mark.parametrize("model", ["m", "c", "u"])
 def test_doubt_stands_beside_the_best_label(model, place, tmp_path):
     table = table_of(place, "csv")
-    done("predict", model, table, "-o", tmp_path / "all.csv", "--proba", cwd=place)
+    works("predict", model, table, "-o", tmp_path / "all.csv", "--proba", cwd=place)
     (head, *rows) = cells_of(tmp_path / "all.csv")
     confidence = sorted(float(row[head.index("confidence")].replace(",", ".")) for row in rows)
     bound = (confidence[3] + confidence[4]) / 2
-    done("predict", model, table, "-o", tmp_path / "doubt.csv", "--unsure", f"{bound}", cwd=place)
+    works("predict", model, table, "-o", tmp_path / "doubt.csv", "--unsure", f"{bound}", cwd=place)
     (names, *found) = cells_of(tmp_path / "doubt.csv")
     assert names == ["nr", "body", "amount", "label", "confidence", "unsure"]
     assert [row[:5] for row in found] == [row[:5] for row in rows]  # the best labels, and their probabilities

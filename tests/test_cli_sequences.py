@@ -1,9 +1,7 @@
 """The command line on FASTA: every verb, several files, several labels, and what is wrong in one sentence."""
 
-import json
-
 import pytest
-from command import fails, report, run
+from command import fails, printed_rows, report, run
 
 from textsvm.readers import sample
 
@@ -18,12 +16,6 @@ def model(tmp_path_factory):
     return path
 
 
-def lines_of(*arguments, stdin=b""):
-    result = run(*arguments, stdin=stdin)
-    assert result.returncode == 0, result.stderr.decode()
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
 def test_without_options_dna_has_gapped_kmers_of_both_strands(tmp_path):
     trained = report("train", SITES, "--part", "train", "--positive", "bound", "-o", tmp_path / "m")
     assert "gapped:7,m=2,canonical" in trained["kernel_spelled"]
@@ -35,14 +27,14 @@ def test_evaluate_predict_and_explain(model, tmp_path):
     judged = report("evaluate", model, SITES, "--part", "test")
     assert judged["roc_auc"] > 0.9
     unlabelled = b">one\nTTTTCCACTAGGTGGTTTT\n>two some more\nTTTTNNNNTTTTTTTTTTT\n"
-    found = lines_of("predict", model, "-", "--format", "fasta", stdin=unlabelled)
+    found = printed_rows("predict", model, "-", "--format", "fasta", stdin=unlabelled)
     assert [each["id"] for each in found] == ["one", "two"]
     assert found[0]["decision"] > found[1]["decision"]
     complement = b">one\nAAAACCACCTAGTGGAAAA\n>two\nAAAAAAAAAAANNNNAAAA\n"
     (tmp_path / "other strand.fa").write_bytes(complement.lower())
-    again = lines_of("predict", model, tmp_path / "other strand.fa")
+    again = printed_rows("predict", model, tmp_path / "other strand.fa")
     assert [each["decision"] for each in again] == pytest.approx([each["decision"] for each in found])
-    explained = lines_of("explain", model, tmp_path / "other strand.fa", "--json", "--similar", "0")
+    explained = printed_rows("explain", model, tmp_path / "other strand.fa", "--json", "--similar", "0")
     assert [each["id"] for each in explained] == ["one", "two"]
 
 
@@ -89,7 +81,7 @@ def test_compare_has_baselines_without_words():
 
 def test_a_record_of_one_letter_is_read_like_any_other(model, tmp_path):
     (tmp_path / "x.fa").write_text(">a label=bound\nA\n>b label=free\nACGTACGTAC\n>c label=free\nAAAAAAAA\n")
-    assert [each["id"] for each in lines_of("predict", model, tmp_path / "x.fa")] == ["a", "b", "c"]
+    assert [each["id"] for each in printed_rows("predict", model, tmp_path / "x.fa")] == ["a", "b", "c"]
     report("train", tmp_path / "x.fa", *KERNEL, "-o", tmp_path / "m")
 
 

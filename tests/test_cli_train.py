@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from command import fails, report, run
+from command import fails, printed_rows, report, run, works
 from loading import load
 
 from textsvm import SVC, SVR, OneClassSVM
@@ -22,13 +22,6 @@ from textsvm.readers.read import read_corpus
 from textsvm.training.fold_grams import FoldGrams
 
 ESSAYS = [sample("essays"), "--regress", "score"]
-
-
-def lines_of(*arguments, stdin=b""):
-    """What predict printed."""
-    result = run("predict", *arguments, stdin=stdin)
-    assert result.returncode == 0, result.stderr.decode()
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("group", [TextOptions, MachineOptions, TaskOptions])
@@ -123,7 +116,7 @@ def test_numbers(tmp_path):
     corpus = read_corpus(sample("essays"), target="score")
     values = fitted.predict(corpus.texts)
     assert figures["mae"] == pytest.approx(np.abs(values - corpus.targets).mean())
-    rows = lines_of(model, sample("essays"))
+    rows = printed_rows("predict", model, sample("essays"))
     assert [row["id"] for row in rows] == corpus.ids
     np.testing.assert_allclose([row["value"] for row in rows], values)
 
@@ -138,7 +131,7 @@ def test_one_class(tmp_path):
     assert trained["holdout"]["roc_auc"] > 0.7
     figures = report("evaluate", model, sample("mail"))
     assert figures["labels"] == ["rest", "ham"]
-    for row in lines_of(model, sample("mail")):
+    for row in printed_rows("predict", model, sample("mail")):
         assert row["label"] == ("ham" if row["decision"] >= 0 else "rest")
     # Documents without labels are all of the class.
     (tmp_path / "texts.jsonl").write_text('{"text": "one two three"}\n{"text": "one two four"}\n')
@@ -164,12 +157,12 @@ def test_probabilities(name, questions, tmp_path):
         report("train", path, *options, "-o", model)
     else:
         model = questions[0]
-    rows = lines_of(model, path, "--proba")
-    assert [row["label"] for row in rows] == [row["label"] for row in lines_of(model, path)]
+    rows = printed_rows("predict", model, path, "--proba")
+    assert [row["label"] for row in rows] == [row["label"] for row in printed_rows("predict", model, path)]
     best = [max(row["probabilities"].values()) for row in rows]
     least = round(float(np.median(best)), 4)
     band = f"{least}" if corpus == "questions" else "0.2,0.9"
-    unsure = [row["label"] for row in lines_of(model, path, "--unsure", band)]
+    unsure = [row["label"] for row in printed_rows("predict", model, path, "--unsure", band)]
     for row, most, label in zip(rows, best, unsure, strict=True):
         probabilities = row["probabilities"]
         assert sum(probabilities.values()) == pytest.approx(1)
@@ -241,7 +234,7 @@ def test_rare_classes_are_calibrated_too(tmp_path):
         b"note: classes of a single document ('c') are trained on in every fold and never tested"
         in done.stderr
     )
-    [row] = lines_of(tmp_path / "m", tmp_path / "x.csv", "--proba")[-1:]
+    [row] = printed_rows("predict", tmp_path / "m", tmp_path / "x.csv", "--proba")[-1:]
     assert row["probabilities"].keys() == {"a", "b", "c"}
     assert all(0 < p < 1 for p in row["probabilities"].values())
 
@@ -272,8 +265,7 @@ def test_near_copies_in_the_held_out_part_are_told(kernel, tmp_path):
 
 
 def last_line(*options, path):
-    result = run("train", *options, "-o", path / "m", "--force")
-    assert result.returncode == 0, result.stderr.decode()
+    result = works("train", *options, "-o", path / "m", "--force")
     *_, line = result.stdout.decode().splitlines()
     assert "support vectors" not in result.stdout.decode()
     return line
@@ -434,7 +426,7 @@ def test_the_name_of_the_negative_class(corpus, positive, options, negative, tmp
     assert [each["class"] for each in said["classes"]] == [negative, positive]
     assert load(model).model_.info["negative"] == negative
     assert report("evaluate", model, path)["labels"] == [negative, positive]
-    [row] = lines_of(model, stdin=b"the meeting is on monday")
+    [row] = printed_rows("predict", model, stdin=b"the meeting is on monday")
     assert row["label"] == (positive if row["decision"] >= 0 else negative)
 
 
@@ -458,6 +450,5 @@ def test_joined_columns_are_one_text(tmp_path):
         printed = run("predict", "two", name, cwd=tmp_path).stdout.splitlines()
         assert [json.loads(line)["decision"] for line in printed] == pytest.approx(values[0])
     for command in ("cv two.csv --folds 2", "tune two.csv --folds 2 --p 2 -C 1", "doubts two.csv"):
-        result = run(*command.split(), *join, cwd=tmp_path)
-        assert result.returncode == 0, result.stderr.decode()
+        result = works(*command.split(), *join, cwd=tmp_path)
         assert b"text title + body" in result.stderr

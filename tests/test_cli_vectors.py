@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from command import fails, report, run
+from command import fails, printed_rows, report, run, works
 from loading import load
 from scipy.sparse import csr_matrix, save_npz
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
@@ -52,14 +52,8 @@ def model(here):
 @pytest.fixture(scope="module")
 def of_columns(here):
     """Trained on columns, with the default kernel."""
-    result = run("train", here / "mails.csv", *ON, "-o", here / "c.textsvm")
-    assert result.returncode == 0, result.stderr.decode()
+    result = works("train", here / "mails.csv", *ON, "-o", here / "c.textsvm")
     return here / "c.textsvm", result
-
-
-def rows_of(result):
-    assert result.returncode == 0, result.stderr.decode()
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_vectors_are_trained_on_and_predicted(here, model):
@@ -67,7 +61,7 @@ def test_vectors_are_trained_on_and_predicted(here, model):
     test, _ = load_svmlight_file(str(here / "test.svm"))
     judge = TheirSVC(gamma=0.3, C=2).fit(X.toarray(), y)
     test = np.pad(test.toarray(), [(0, 0), (0, 1)])
-    rows = rows_of(run("predict", model, here / "test.svm"))
+    rows = printed_rows("predict", model, here / "test.svm")
     expected = judge.decision_function(test)
     np.testing.assert_allclose([row["decision"] for row in rows], expected, atol=3e-3)
     assert [row["id"] for row in rows] == [str(i) for i in range(1, 21)]
@@ -79,24 +73,23 @@ def test_vectors_are_trained_on_and_predicted(here, model):
 def test_files_that_end_in_other_columns_are_read(here, model):
     labels = ["--labels", here / "y.txt"]
     report("train", here / "x.npy", *labels, *GAUSSIAN, "-C", "2", "-o", here / "dense.textsvm")
-    narrow = [rows_of(run("predict", path, here / "test.svm")) for path in (model, here / "dense.textsvm")]
+    narrow = [printed_rows("predict", path, here / "test.svm") for path in (model, here / "dense.textsvm")]
     np.testing.assert_allclose(*[[row["decision"] for row in rows] for rows in narrow], atol=5e-3)
     (here / "wide.svm").write_text("1 1:1 9:2\n-1 2:1\n")
-    assert len(rows_of(run("predict", model, here / "wide.svm"))) == 2
+    assert len(printed_rows("predict", model, here / "wide.svm")) == 2
     assert "features" in fails("predict", here / "dense.textsvm", here / "wide.svm")
     (here / "beside.svm").write_text("".join(f"0 {i % 30 + 1}:1\n" for i in range(60)))
     (here / "narrow.svm").write_text("0 1:1 2:1\n" * 20)
     beside = ["--vectors", here / "beside.svm", "-o", here / "b.textsvm"]
     report("train", here / "mails.csv", "--text", "body", *beside)
-    rows_of(run("predict", here / "b.textsvm", here / "more.csv", "--vectors", here / "narrow.svm"))
+    printed_rows("predict", here / "b.textsvm", here / "more.csv", "--vectors", here / "narrow.svm")
 
 
 def test_vectors_come_through_a_pipe(here, model):
     direct = run("predict", model, here / "test.svm")
     piped = run("predict", model, "-", stdin=bz2.compress((here / "test.svm").read_bytes()))
     assert piped.stdout == direct.stdout
-    again = run("predict", model, stdin=(here / "x.npy").read_bytes())
-    assert len(rows_of(again)) == 60
+    assert len(printed_rows("predict", model, stdin=(here / "x.npy").read_bytes())) == 60
 
 
 @pytest.mark.parametrize("name", ["train.bz2", "x.npz", "x.npy"])
@@ -128,8 +121,7 @@ def test_evaluate_cv_tune_compare_and_corpus(here, model):
 
 
 def test_a_report_of_vectors(here, model):
-    result = run("evaluate", model, here / "test.svm", "--report", here / "r.html")
-    assert result.returncode == 0, result.stderr.decode()
+    works("evaluate", model, here / "test.svm", "--report", here / "r.html")
     assert "Confusion matrix" in (here / "r.html").read_text()
 
 
@@ -155,8 +147,7 @@ def test_regression_and_one_class_of_vectors(here):
 
 
 def test_no_kernel_named_is_a_gaussian_one_and_said(here):
-    result = run("train", here / "train.svm", "-o", here / "d.textsvm")
-    assert result.returncode == 0, result.stderr.decode()
+    result = works("train", here / "train.svm", "-o", here / "d.textsvm")
     assert b"note: the default kernel for vectors is used: gaussian" in result.stderr
     assert load(here / "d.textsvm").kernel_.name == "gaussian"
 
@@ -166,7 +157,7 @@ def test_columns_have_a_sum_of_kernels(here, of_columns):
     notes = trained.stderr.decode()
     assert "note: the joined text of subject" in notes
     assert all(f"{name} with weight 0" in notes for name in ("subject", "body", "hour", "size"))
-    assert len(rows_of(run("predict", path, here / "more.csv"))) == 20
+    assert len(printed_rows("predict", path, here / "more.csv")) == 20
     assert report("evaluate", path, here / "more.csv")["accuracy"] > 0.9
     fast = "spectrum:1-5,log,idf"
     spelled = f"subject={fast}+body={fast}+hour,size=gaussian"
@@ -193,7 +184,7 @@ def test_vectors_beside_texts(here):
     kernel = ["--kernel", "subject=spectrum:1-5,log,idf+vectors=gaussian"]
     report("train", here / "mails.csv", *kernel, *beside, "-o", here / "v.textsvm")
     predict = ["predict", here / "v.textsvm", here / "more.csv"]
-    assert len(rows_of(run(*predict, "--vectors", here / "more.npy"))) == 20
+    assert len(printed_rows(*predict, "--vectors", here / "more.npy")) == 20
     assert "name their file with --vectors" in fails(*predict)
     assert "60 vectors and" in fails(*predict, "--vectors", here / "mails.npy")
     own = report("train", here / "mails.csv", "--text", "2", *beside, "-o", here / "u.textsvm")
@@ -223,6 +214,6 @@ def test_a_cell_that_is_no_number_leaves_its_row_without_a_label(here, tmp_path)
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert rows[0]["reason"] == "line 2: its number 'size' is 'five', which is not a finite number"
     assert (rows[1]["label"], result.returncode) == ("ham", 1)
-    assert len(rows_of(run("predict", model, table, "--skip-invalid"))) == 1
+    assert len(printed_rows("predict", model, table, "--skip-invalid")) == 1
     said = fails("train", table, *ON, "-o", tmp_path / "n.textsvm")
     assert "1 of the 2 rows of t.csv has no number (line 2): its number 'size' is 'five'" in said

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from command import run
+from command import works
 from refusals import refuses
 from test_doubts import corpus
 
@@ -117,8 +117,7 @@ def test_the_command_gives_sets_and_no_label_to_what_is_unlike(fitted, tmp_path)
     path = _saved(fitted, tmp_path)
     (tmp_path / "t.csv").write_text("text\nripe apple juice plum\nЖЩЫ ЪЭЮ\n", encoding="utf-8")
     promises = ["--coverage", "0.95", "--none", "0.05"]
-    done = run("predict", path, tmp_path / "t.csv", "--text", "text", "-q", *promises)
-    assert done.returncode == 0, done.stderr.decode()
+    done = works("predict", path, tmp_path / "t.csv", "--text", "text", "-q", *promises)
     first, second = map(json.loads, done.stdout.decode().splitlines())
     assert first["label"] == "fruit"
     assert first["set"] == ["fruit"]

@@ -5,6 +5,7 @@ import os
 import sys
 import weakref
 from types import ModuleType, SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -142,10 +143,7 @@ def test_other_errors_stay_what_they_are(error, cupy):
 def test_a_failure_outside_of_any_block_is_one_sentence_of_the_command(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
 
-    def app(**options):
-        raise Runtime("cudaErrorMemoryAllocation: out of memory")
-
-    assert console.main(app) == 1
+    assert console.main(Mock(side_effect=Runtime("cudaErrorMemoryAllocation: out of memory"))) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("textsvm: GPU memory ran out on the GPU (")
 
@@ -201,10 +199,7 @@ def test_auto_takes_the_cpu_if_the_memory_of_the_card_does_not_suffice(cause, ti
         devices.run_on("cuda", work)
     assert set(asked) == {"cuda"}
 
-    def fail(device):
-        raise InputError("no texts")
-
-    refuses("no texts", devices.run_on, "auto", fail)
+    refuses("no texts", devices.run_on, "auto", Mock(side_effect=InputError("no texts")))
 
 
 def sample():

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import openpyxl
 import pytest
-from command import fails, run
+from command import fails, run, works
 from refusals import refuses
 from test_reporting import HOSTILE, Page
 
@@ -186,8 +186,7 @@ def table(tmp_path_factory):
 def test_the_command_lists_and_shows_them(table, tmp_path):
     page = tmp_path / "d.html"
     columns = ["--text", "text", "--label", "label", "--id", "id", "--kernel", "spectrum:3"]
-    done = run("doubts", table, *columns, "--report", page)
-    assert done.returncode == 0, done.stderr.decode()
+    done = works("doubts", table, *columns, "--report", page)
     rows = [json.loads(line) for line in done.stdout.decode().splitlines()]
     assert {row["id"] for row in rows} >= {"<b>5"}
     shown = Page(page.read_text("utf-8"))
@@ -248,8 +247,7 @@ def test_train_applies_the_decisions(table, tmp_path):
     file = write_decisions(tmp_path / "c.jsonl", *lines)
     arguments = ["train", table, "--text", "text", "--label", "label", "--id", "id"]
     arguments += ["--kernel", "spectrum:3", "--device", "cpu"]
-    done = run(*arguments, "--corrections", file, "-o", tmp_path / "m")
-    assert done.returncode == 0, done.stderr
+    done = works(*arguments, "--corrections", file, "-o", tmp_path / "m")
     assert b"labels changed 1, kept 0; documents left out 1" in done.stderr
     assert b"59 documents of 3 classes" in done.stderr
     assert "do not go together" in fails(*arguments, "--multilabel", "--corrections", file, code=2)

@@ -6,9 +6,11 @@ import random
 import re
 import shutil
 import sys
-import threading
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -394,18 +396,10 @@ def test_calibration_folds_and_searches(folder):
 def test_threads_share_an_encoder(folder, encoder):
     texts, labels = topics(40)
     model = SVC(encoder=folder).fit(texts, labels)
-    expected, results = model.decision_function(texts), {}
-
-    def work(k):
-        results[k] = model.decision_function(texts)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 8
-    assert all((values == expected).all() for values in results.values())
+    expected = model.decision_function(texts)
+    with ThreadPoolExecutor(8) as pool:
+        results = [*pool.map(model.decision_function, [texts] * 8)]
+    assert all((values == expected).all() for values in results)
 
 
 def test_pickles_and_equality(folder, encoder):
@@ -475,32 +469,6 @@ def test_another_dimension_when_predicting():
     refuses("there are 3 numbers for each text or row, and 2 in the training", model.predict, ["bread"])
 
 
-def written(name, data):
-    return lambda folder: (folder / name).write_bytes(data)
-
-
-def embeddings(array):
-    return lambda folder: static_folder(folder, embeddings=array)
-
-
-DAMAGES = {
-    "no arrays": lambda folder: (folder / "model.safetensors").unlink(),
-    "cut off": written("model.safetensors", b"\x40" + 7 * b"\0" + b"{"),
-    "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
-    "tokenizer is text": written("tokenizer.json", b"{"),
-    "too few rows": embeddings(np.ones((7, 4), np.float16)),
-    "not finite": embeddings(np.full((200, 4), np.inf, np.float16)),
-    "one row": embeddings(np.ones(200, np.float16)),
-}
-
-
-@pytest.mark.parametrize("case", DAMAGES)
-def test_damaged_folders(tmp_path, case):
-    folder = static_folder(tmp_path / "damaged")
-    DAMAGES[case](folder)
-    refuses("damaged", Encoder(str(folder)), ["bread"])
-
-
 def replaced(old, new):
     return {"type": "Replace", "pattern": {"String": old}, "content": new}
 
@@ -529,34 +497,50 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_tokenizers(tmp_path, case, capfd):
-    """The library, alone, would abort, panic (with a message of Rust), or run for minutes."""
-    folder = static_folder(tmp_path / "hostile")
-    (folder / "tokenizer.json").write_text(tokenizer(vocabulary(), **HOSTILE[case]))
-    refuses("damaged", Encoder(str(folder)), ["zz bread"])
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("number", [-1, 3, 200, 3000, (1 << 32) - 1])
-def test_ids_of_tokens_are_those_of_the_vectors(tmp_path, number):
-    folder = static_folder(tmp_path / "e")
+def ids_with(number):
+    """A tokenizer with this id of the word `word7`."""
     state = json.loads(tokenizer(vocabulary()))
     state["model"]["vocab"]["word7"] = number
-    (folder / "tokenizer.json").write_text(json.dumps(state))
-    refuses(r"ids of its|expected u32", Encoder(str(folder)), ["word7"])
+    return json.dumps(state)
 
 
-@pytest.mark.parametrize("arrays", [
-    {"embeddings": np.ones((201, 4), np.float32)},
-    {"mapping": np.array([-1, *range(1, 200)])},
-    {"mapping": np.zeros(200, np.int64)},
-    {"weights": np.ones(1)},
-    {"embeddings": np.full((200, 4), 1e30, np.float32)},
-])  # fmt: skip
-def test_vectors_that_do_not_belong_to_the_tokens(tmp_path, arrays):
-    with pytest.raises(InputError):
-        Encoder(str(static_folder(tmp_path / "e", **arrays)))(["word7"])
+#: By name: contents of files (None: absent; a path: a link to it) or arrays of the model, and the refusal.
+DAMAGES = {
+    "no arrays": ({"model.safetensors": None}, "damaged"),
+    "cut off": ({"model.safetensors": "\x40" + 7 * "\0" + "{"}, "damaged"),
+    "no tokenizer": ({"tokenizer.json": None}, "damaged"),
+    "tokenizer is text": ({"tokenizer.json": "{"}, "damaged"),
+    "a key twice": ({"tokenizer.json": tokenizer(vocabulary())[:-1] + ', "model": {}}'}, "the key .* twice"),
+    "a device": ({"tokenizer.json": Path("/dev/zero")}, "is not a file of at most"),
+    "too few rows": ({"embeddings": np.ones((7, 4), np.float16)}, "damaged"),
+    "not finite": ({"embeddings": np.full((200, 4), np.inf, np.float16)}, "damaged"),
+    "one row": ({"embeddings": np.ones(200, np.float16)}, "damaged"),
+    "too many rows": ({"embeddings": np.ones((201, 4), np.float32)}, "ids of its 200 tokens"),
+    "negative row": ({"mapping": np.array([-1, *range(1, 200)])}, "damaged"),
+    "whole weights": ({"mapping": np.zeros(200, np.int64)}, "damaged"),
+    "too few weights": ({"weights": np.ones(1)}, "damaged"),
+    "too large": ({"embeddings": np.full((200, 4), 1e30, np.float32)}, "not finite"),
+    **{
+        f"id {number}": ({"tokenizer.json": ids_with(number)}, "ids of its|expected u32")
+        for number in (-1, 3, 200, 3000, (1 << 32) - 1)
+    },
+    **{name: ({"tokenizer.json": tokenizer(vocabulary(), **HOSTILE[name])}, "damaged") for name in HOSTILE},
+}
+
+
+@pytest.mark.parametrize(("damages", "says"), DAMAGES.values(), ids=DAMAGES)
+def test_damaged_and_hostile_folders(tmp_path, damages, says, capfd):
+    """The library, alone, would abort, panic (with a message of Rust), or run for minutes."""
+    arrays = {name: damage for name, damage in damages.items() if "." not in name}
+    folder = static_folder(tmp_path / "damaged", **arrays)
+    for name in damages.keys() - arrays.keys():
+        (folder / name).unlink()
+        if isinstance(damages[name], Path):
+            (folder / name).symlink_to(damages[name])
+        elif damages[name] is not None:
+            (folder / name).write_text(damages[name])
+    refuses(says, Encoder(str(folder)), ["zz bread word7"])
+    assert capfd.readouterr().err == ""
 
 
 def test_tokens_may_share_vectors(tmp_path):
@@ -565,15 +549,6 @@ def test_tokens_may_share_vectors(tmp_path):
     folder = static_folder(tmp_path / "e", embeddings=rows, mapping=np.arange(200) % 10)
     vector = as_encoder(str(folder)).encoder(["word7"])[0]
     np.testing.assert_allclose(vector, rows[vocabulary().index("word7") % 10], rtol=1e-6)
-
-
-def test_a_key_twice_and_a_device_are_refused(tmp_path):
-    folder = static_folder(tmp_path / "e")
-    (folder / "tokenizer.json").write_text(tokenizer(vocabulary())[:-1] + ', "model": {}}')
-    refuses(r"the key .* twice", Encoder(str(folder)), ["bread"])
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer.json").symlink_to("/dev/zero")
-    refuses("is not a file of at most", Encoder(str(folder)), ["bread"])
 
 
 def test_common_tokenizers_are_supported(tmp_path):
@@ -600,11 +575,8 @@ def test_a_panic_of_the_library_is_a_sentence(encoder):
     class PanicException(BaseException):
         pass
 
-    def fail(*_, **__):
-        raise PanicException("index out of bounds")
-
     with pytest.raises(InputError, match=r"the tokenizer of the encoder tiny failed .*index out of bounds"):
-        encoder._encoded(fail, ["bread"])
+        encoder._encoded(Mock(side_effect=PanicException("index out of bounds")), ["bread"])
 
 
 def test_special_tokens_are_text_after_pickling(encoder):
@@ -1067,11 +1039,8 @@ def test_threads_do_not_enter_a_function_together(sentences):
         return lengths(texts)
 
     encoder = as_encoder(watched).encoder
-    work = [threading.Thread(target=encoder, args=([f"text {k} {i}" for i in range(200)],)) for k in range(4)]
-    for thread in work:
-        thread.start()
-    for thread in work:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        [*pool.map(encoder, [[f"text {k} {i}" for i in range(200)] for k in range(4)])]
     assert max(most) == 1
     again = pickle.loads(pickle.dumps(as_encoder(str(sentences)).encoder))
     assert again(["a bad"]).tolist() == as_encoder(str(sentences)).encoder(["a bad"]).tolist()

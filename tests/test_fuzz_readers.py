@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import fails, run
+from command import fails, run, works
 from refusals import refuses
 
 from textsvm import SVC, InputError, Spectrum, read_corpus, save
@@ -94,8 +94,7 @@ def hostile(tmp_path_factory):
     ids=" ".join,
 )
 def test_nothing_of_a_document_drives_a_terminal(hostile, command):
-    result = run(*command, cwd=hostile)
-    assert result.returncode == 0, result.stderr
+    result = works(*command, cwd=hostile)
     assert result.stdout
     for stream in (result.stdout, result.stderr):
         assert not DRIVES.search(stream.decode().replace("\n", ""))
@@ -160,8 +159,7 @@ def test_parquet_on_standard_input_with_a_named_column(hostile):
 
     stream = io.BytesIO()
     parquet.write_table(pyarrow.table({"body": ["free", "red"]}), stream)
-    result = run("predict", hostile / "m.textsvm", "--text", "body", stdin=stream.getvalue())
-    assert result.returncode == 0, result.stderr
+    result = works("predict", hostile / "m.textsvm", "--text", "body", stdin=stream.getvalue())
     assert result.stdout.count(b"\n") == 2
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sklearn
 from books import COMMON, markers, novels, table
-from command import fails, report, run
+from command import fails, report, run, works
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -312,8 +312,7 @@ def test_one_class_machines_of_an_update_leave_out_whole_groups(monkeypatch):
 
 
 def last_line(*arguments):
-    result = run("train", *arguments)
-    assert result.returncode == 0, result.stderr.decode()
+    result = works("train", *arguments)
     return result.stdout.decode().splitlines()[-1], result.stderr.decode()
 
 
@@ -389,8 +388,7 @@ def test_columns_and_folders_that_seem_to_be_groups_are_named(command, tmp_path)
     output = [] if command == "corpus" else ["-o", tmp_path / "a.textsvm", "--force"]
 
     def said(*arguments):
-        result = run(command, *arguments, *output)
-        assert result.returncode == 0, result.stderr.decode()
+        result = works(command, *arguments, *output)
         return [line for line in result.stderr.decode().splitlines() if "--groups" in line]
 
     books = table(tmp_path / "books.csv", texts, labels, names)

@@ -13,7 +13,7 @@ from unicodedata import normalize
 import hostile_pages
 import numpy as np
 import pytest
-from command import fails, run
+from command import fails, run, works
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -626,8 +626,7 @@ def test_answers_of_several_people_are_imported_and_exported(tmp_path):
     assert (session.agreement()["n"], session.agreement()["open"]) == (3, 1)
     assert session.next("ben")["text"]["index"] == 3
     for labels, expected in (("label", {"t1": "spam", "t2": "ham"}), ("majority", {"t1": "spam"})):
-        labelled = run("label", "labels.jsonl", "--export", f"{labels}.csv", "--label", labels, cwd=tmp_path)
-        assert labelled.returncode == 0, labelled.stderr
+        works("label", "labels.jsonl", "--export", f"{labels}.csv", "--label", labels, cwd=tmp_path)
         content = (tmp_path / f"{labels}.csv").read_text("utf-8")
         assert {row["id"]: row["label"] for row in csv.DictReader(content.splitlines())} == expected
     assert session.export(".csv")["content"] == (tmp_path / "label.csv").read_text("utf-8")

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -122,10 +123,7 @@ def test_whatever_is_raised_for_want_of_memory_is_told_as_such(error, monkeypatc
 
 
 def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkeypatch):
-    def fail(*given, **more):
-        raise MemoryError("no more")
-
-    monkeypatch.setattr(np, "frombuffer", fail)
+    monkeypatch.setattr(np, "frombuffer", Mock(side_effect=MemoryError("no more")))
     refuses("model takes more main memory than there is: no more", load, "model")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import run
+from command import works
 from mails import learnt_kind, mail, taught_store, teach
 from refusals import refuses
 
@@ -430,8 +430,7 @@ def test_what_root_creates_belongs_to_the_owner_of_the_folder(tmp_path):
     (tmp_path / "ham").write_bytes(mail("ham", 1))
     store = home / ".local" / "share" / "textsvm"
     for words in (["--as", "spam", "spam"], ["--as", "ham", "ham"], ["--as", "orders", "ham"]):
-        result = run("mail", "learn", "--store", store, *words[:2], tmp_path / words[2])
-        assert result.returncode == 0, result.stderr
+        works("mail", "learn", "--store", store, *words[:2], tmp_path / words[2])
     with Filter(store) as opened:
         opened.learn(mail("ham", 2), "ham")
         names = {file.name for file in store.iterdir()}

@@ -7,6 +7,7 @@ import os
 import pickle
 import struct
 from fractions import Fraction
+from unittest.mock import Mock
 
 import joblib
 import numpy as np
@@ -512,10 +513,7 @@ def test_labels_that_cannot_be(path, classes):
 def test_a_full_disk_leaves_the_old_model(path, model, monkeypatch):
     before = path.read_bytes()
 
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     refuses("No space left", textsvm.save, model, path)
     monkeypatch.undo()
     assert path.read_bytes() == before

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from command import fails, report, run
+from command import fails, report, run, works
 from loading import load
 from refusals import refuses
 
@@ -176,8 +176,7 @@ def test_a_file_of_another_kind_needs_force(name, here):
     assert "--force" in message
     assert output.read_text() == "my own notes, years of work\n"
     for options in (["--force"], []):  # the second time it is an output of its kind
-        done = run(*COMMANDS[name], output, *options, cwd=here)
-        assert done.returncode == 0, done.stderr.decode()
+        works(*COMMANDS[name], output, *options, cwd=here)
         assert b"notes" not in output.read_bytes()
 
 
@@ -186,15 +185,13 @@ def test_output_of_its_own_kind_is_replaced(output, here):
     name = "evaluate"
     (here / output).write_bytes(b"")  # as mktemp leaves it
     for _ in range(2):
-        done = run(*COMMANDS[name], output, cwd=here)
-        assert done.returncode == 0, done.stderr.decode()
+        works(*COMMANDS[name], output, cwd=here)
     (here / output).write_bytes(b"something else")
     assert "--force" in fails(*COMMANDS[name], output, code=2, cwd=here)
 
 
 def test_a_model_to_standard_output(here):
-    done = run("train", "c.csv", "-o", "-", "--json", cwd=here)
-    assert done.returncode == 0
+    done = works("train", "c.csv", "-o", "-", "--json", cwd=here)
     (here / "out").write_bytes(done.stdout)
     assert load(here / "out").predict(["banana 3"]) == ["1"]
     assert json.loads(done.stderr.splitlines()[-1])["model"] == "-"

@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 import weakref
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -111,11 +112,8 @@ def test_an_error_of_a_piece_is_raised_after_the_pieces_at_work_have_ended():
 def test_an_interruption_does_not_wait_and_the_next_run_has_threads():
     release = threading.Event()
 
-    def interrupt():
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        parallel.run(lambda _: release.wait(30), range(4), watch=interrupt)
+        parallel.run(lambda _: release.wait(30), range(4), watch=Mock(side_effect=KeyboardInterrupt))
     done = []
     parallel.run(done.append, range(4))
     assert sorted(done) == [0, 1, 2, 3]
@@ -123,11 +121,8 @@ def test_an_interruption_does_not_wait_and_the_next_run_has_threads():
 
 
 def test_progress_may_stop_the_work():
-    def stop(done, total):
-        raise RuntimeError("enough")
-
     with pytest.raises(RuntimeError, match="enough"):
-        parallel.run(lambda _: None, range(100), progress=stop)
+        parallel.run(lambda _: None, range(100), progress=Mock(side_effect=RuntimeError("enough")))
 
 
 def test_progress_of_a_part_and_of_a_stage():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command import fails, run
+from command import fails, run, works
 from refusals import refuses
 from scipy.stats import binomtest
 from test_reporting import Page, assert_self_contained, corpus, of_classes
@@ -366,18 +366,16 @@ def table(tmp_path_factory):
         )
     (folder / "t.csv").write_text("\n".join(rows) + "\n")
     for name, kernel in (("a", "spectrum:3"), ("b", "words:1")):
-        trained = run(
+        works(
             "train", "t.csv", "--kernel", kernel, "--positive", "spam", "--device", "cpu", "-q",
             "-o", f"{name}.textsvm", cwd=folder,
         )  # fmt: skip
-        assert trained.returncode == 0, trained.stderr
     return folder
 
 
 def test_evaluate_several_models_by_a_column(table):
     options = ("--beside", "b.textsvm", "--slice", "source", "--report", "r.html", "--json")
-    result = run("evaluate", "a.textsvm", "t.csv", *options, cwd=table)
-    assert result.returncode == 0, result.stderr
+    result = works("evaluate", "a.textsvm", "t.csv", *options, cwd=table)
     found = json.loads(result.stdout)
     assert [each["name"] for each in found["beside"]["models"]] == ["a.textsvm", "b.textsvm"]
     assert sum(each["n"] for each in found["slices"]["slices"]) == 120
@@ -400,8 +398,7 @@ def test_evaluate_several_models_by_a_column(table):
 def test_cross_validate_with_a_learning_curve_and_a_report(table):
     options = ("--kernel", "spectrum:3", "--device", "cpu", "--positive", "spam", "--folds", "3")
     more = ("--learning-curve", "--groups", "source", "--report", "cv.md", "--json")
-    result = run("cv", "t.csv", *options, "--folds", "2", *more, cwd=table)
-    assert result.returncode == 0, result.stderr
+    result = works("cv", "t.csv", *options, "--folds", "2", *more, cwd=table)
     found = json.loads(result.stdout)
     assert found["learning_curve"]["would_help"] in ("yes", "hardly", "unclear")
     text = (table / "cv.md").read_text("utf-8")

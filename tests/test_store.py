@@ -16,6 +16,7 @@ import tracemalloc
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -336,10 +337,7 @@ def test_machines_from_a_store(tmp_path, small, kernel, memory, monkeypatch):
 
 
 def refuse_rows(monkeypatch, kernel):
-    def rows(*_):
-        raise AssertionError("kernel values are computed")
-
-    monkeypatch.setattr(type(kernel), "rows", rows)
+    monkeypatch.setattr(type(kernel), "rows", Mock(side_effect=AssertionError("kernel values are computed")))
 
 
 def test_every_machine_and_search_finds_what_one_has_made(tmp_path, monkeypatch):

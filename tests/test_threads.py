@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -167,11 +168,8 @@ def test_whether_a_model_is_fitted_does_not_go_by_attributes_that_another_thread
 
 
 def test_a_fit_that_failed_leaves_no_fitted_model(monkeypatch):
-    def fail(*given, **more):
-        raise MemoryError
-
     model = SVC(Spectrum(2), device="cpu")
-    monkeypatch.setattr(TextSource, "encode", fail)
+    monkeypatch.setattr(TextSource, "encode", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         model.fit(TEXTS, LABELS)
     with pytest.raises(NotFittedError):

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from command import run
+from command import run, works
 from refusals import refuses
 
 from textsvm import verify
@@ -152,8 +152,7 @@ def folders(tmp_path):
 
 
 def test_command(folders):
-    result = run("verify", folders / "authors", folders / "own.txt", folders / "stranger.txt")
-    assert result.returncode == 0
+    result = works("verify", folders / "authors", folders / "own.txt", folders / "stranger.txt")
     own, stranger = result.stdout.decode().split("stranger.txt")
     assert "author 2" in own.splitlines()[4]
     assert "yes" in own.splitlines()[4]
@@ -166,8 +165,7 @@ def test_command_with_labels_in_names(folders, tmp_path):
     flat.mkdir()
     for path in (folders / "authors").rglob("*.txt"):
         (flat / f"{path.parent.name}_{path.name}").write_text(path.read_text())
-    result = run("verify", flat, "--label", "name:^([^_]+)_", folders / "own.txt")
-    assert result.returncode == 0
+    result = works("verify", flat, "--label", "name:^([^_]+)_", folders / "own.txt")
     assert "author 2" in result.stdout.decode().splitlines()[4]
 
 

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from command import report, run
+from command import report, run, works
 from loading import change, load
 from refusals import refuses
 
@@ -346,16 +346,15 @@ class TestCommandLine:
         assert (
             report("evaluate", bare, *corpus)["confusion"] == report("evaluate", plain, *corpus)["confusion"]
         )
-        asked = run("predict", bare, "-", stdin=b"What a wonderful film.")
-        assert asked.returncode == 0
+        works("predict", bare, "-", stdin=b"What a wonderful film.")
         why = run("explain", bare, "-", "--json", stdin=b"What a wonderful film.")
         assert json.loads(why.stdout)["similar"] == []
         assert b"no training documents are listed" in why.stderr
-        shown = run("evaluate", bare, *corpus, "--report", tmp_path / "r.html")
-        assert shown.returncode == 0, shown.stderr
+        works("evaluate", bare, *corpus, "--report", tmp_path / "r.html")
         assert "left out, with their texts" in (tmp_path / "r.html").read_text()
 
     def test_the_size_is_said(self, tmp_path):
-        done = run("train", sample("mail"), "--kernel", "spectrum:3", "--without-texts", "-o", tmp_path / "m")
-        assert done.returncode == 0, done.stderr
+        done = works(
+            "train", sample("mail"), "--kernel", "spectrum:3", "--without-texts", "-o", tmp_path / "m"
+        )
         assert b"B, no training text in it" in done.stderr
