@@ -275,8 +275,8 @@ def test_a_wrong_label_is_not_learnt_as_true(tmp_path):
 
 
 def test_a_number_has_changed_if_it_moved_by_more_than_epsilon(halves):
-    corpus = Corpus(["1", "2", "3"], ["a", "b", "c"], None, [None] * 3, targets=[1.0, 2.0, 3.0])
-    before, after = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.6, 2.3])
+    corpus = Corpus(list("1234"), list("abcd"), None, [None] * 4, targets=[1.0, 2.0, 3.0, 4.0])
+    before, after = np.array([1.0, 2.0, 3.0, 4.0]), [1.5, 2.6, 2.3, None]
     changes = comparison.changes(corpus, set(), before, after, epsilon=0.5)
     assert [row["id"] for row in changes["changed"]] == ["2", "3"]
     assert changes["mean_error_before"] == 0

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import openpyxl
@@ -17,7 +18,7 @@ from textsvm.gram import nearest as near
 from textsvm.gram.base import DenseGram
 from textsvm.readers.corrections import corrected
 from textsvm.runtime.device import array_module, select
-from textsvm.selection.doubts import feature_weights, outliers
+from textsvm.selection.doubts import Doubts, feature_weights, outliers
 from textsvm.training.train import prepare
 
 WORDS = {
@@ -72,6 +73,21 @@ def test_near_copies_of_other_labels_and_texts_that_resemble_nothing():
     assert "outlier" in listed[91].kinds
     assert np.flatnonzero(found.outlier).tolist() == [91]
     assert len(found.ranked(at_least=1.0)) == 3
+
+
+def test_reasons_are_those_of_the_ten_nearest_and_a_near_copy_is_compared_with():
+    names = np.array(list("abc"))
+    labels = np.array(["a", *"bbbbbbaaaa", *"aac"])
+    table = near.NeighbourTable(
+        np.tile(np.arange(1, 14), (14, 1)), np.tile(np.linspace(0.9, 0.1, 13), (14, 1))
+    )
+    p = np.tile([0.3, 0.6, 0.1], (14, 1))
+    found = Doubts(labels, np.full(14, "b"), np.full(14, 0.7), p, names, table, 0.98, np.zeros(14, bool))
+    [first, *_] = found.ranked(at_least=0.7)
+    assert first.reasons[1] == "6 of its 10 nearest texts are b"
+    assert (first.other, found.ranked(at_least=0.71)) == (1, [])
+    copy = replace(found, nearest=replace(table, index=table.index[:, ::-1], value=table.value + 0.1))
+    assert (copy.ranked()[0].other, copy.ranked()[0].kinds) == (13, ("label", "copy"))
 
 
 def test_near_copies_of_the_same_label_are_not_listed():

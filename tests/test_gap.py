@@ -32,9 +32,21 @@ def case(p, decay, weights=None):
     return GapWeighted(p, decay, weights), oracle
 
 
+#: Every decay at one order, and the other orders at the ends.
+ORDERS = [(5, decay) for decay in (0.01, 0.1, 0.5, 0.9, 0.97, 1.0)]
+ORDERS += [(p, decay) for p in (1, 2, 10) for decay in (0.01, 1.0)]
+
+
 class GapContract(KernelContract):
     cases: ClassVar = [case(**options) for options in OPTIONS]
     atol = 1e-9
+
+    @pytest.mark.parametrize(("p", "decay"), ORDERS)
+    def test_decays_and_orders(self, p, decay, device):
+        texts = random_texts([300, 1, 40, 200, 9, 10, 11, 299, 64, 65], "abcdef", p)
+        texts = [t for t in texts if len(t) >= p]
+        values = gram(GapWeighted(p, decay), texts, device)
+        np.testing.assert_allclose(values, reference_gram(encode(texts), p, decay), rtol=1e-5, atol=1e-12)
 
 
 class TestContract(GapContract):
@@ -123,19 +135,6 @@ def test_lengths_at_the_edges_of_lanes_and_strips(length, device):
     documents = encode(texts)
     values = gram(GapWeighted(3, 0.8), texts, device)
     np.testing.assert_allclose(values, reference_gram(documents, 3, 0.8), rtol=1e-5)
-
-
-#: Every decay at one order, and the other orders at the ends.
-ORDERS = [(5, decay) for decay in (0.01, 0.1, 0.5, 0.9, 0.97, 1.0)]
-ORDERS += [(p, decay) for p in (1, 2, 10) for decay in (0.01, 1.0)]
-
-
-@pytest.mark.parametrize(("p", "decay"), ORDERS)
-def test_decays_and_orders(p, decay, device):
-    texts = random_texts([300, 1, 40, 200, 9, 10, 11, 299, 64, 65], "abcdef", p)
-    texts = [t for t in texts if len(t) >= p]
-    values = gram(GapWeighted(p, decay), texts, device)
-    np.testing.assert_allclose(values, reference_gram(encode(texts), p, decay), rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.slow

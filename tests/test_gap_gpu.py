@@ -5,7 +5,7 @@ import pytest
 from contracts import random_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_gap import ORDERS, GapContract, case, reference_gram
+from test_gap import GapContract, case, reference_gram
 
 from textsvm.errors import InputError
 from textsvm.kernels.gap import cuda as gap_cuda
@@ -37,14 +37,6 @@ def agree(texts, kernel, device, others=None, rtol=1e-5):
     np.testing.assert_allclose(
         cuda.decision(others, coef), cross.astype(np.float64) @ coef, rtol=1e-4, atol=1e-5 * len(texts) ** 0.5
     )
-
-
-@pytest.mark.parametrize(("p", "decay"), ORDERS)
-def test_decays_and_orders(p, decay, device):
-    texts = [t for t in random_texts([300, 1, 40, 200, 9, 10, 11, 299, 64, 65], "abcdef", p) if len(t) >= p]
-    documents = encode(texts)
-    values = GapWeighted(p, decay).rows(documents, device).gram().get()
-    np.testing.assert_allclose(values, reference_gram(documents, p, decay), rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.parametrize("weights", [None, (0.0, 1.0, 1.0, 1.0, 1.0)])

@@ -100,39 +100,30 @@ def test_training_texts_in_another_order_give_the_same_values(name):
 WITH_IDF = ("SVC auto", "SVC fast")
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in ("OnlineSVC", *WITH_IDF)])
-def test_a_text_of_weight_0_is_absent(name):
-    """Also from thresholds, offsets and probabilities that are learnt from folds."""
-    model, kind = ESTIMATORS[name]
-    texts, targets, new = data(kind)
-    weight, rest = np.ones(60), np.arange(60) % 6 != 5
-    weight[~rest] = 0
-    present, fold = np.flatnonzero(rest), np.arange(60) // 3 % 3
-    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
-    fewer = [tuple(np.flatnonzero(np.isin(present, part)) for part in pair) for pair in folds]
-    of_folds = "cv" in model.get_params()
-    fitted, other = (clone(model).set_params(**({"cv": cv} if of_folds else {})) for cv in (folds, fewer))
-    fitted.fit(texts, targets, sample_weight=weight)
-    other.fit([texts[i] for i in present], taken(targets, present))
-    assert values(fitted, new) == pytest.approx(values(other, new), abs=1e-4)
-
-
 #: Estimators whose offsets or thresholds depend on the number of texts, or that count each text once.
-BY_NUMBER = ("SVC f1_macro", "MultilabelSVC", "OnlineSVC")
+BY_NUMBER = ("SVC f1_macro", "MultilabelSVC")
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in (*BY_NUMBER, *WITH_IDF)])
-def test_weight_2_is_two_copies(name):
-    """In the same folds."""
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [
+        (name, weight) for name in ESTIMATORS for weight in (0, 2)
+        if name not in ("OnlineSVC", *WITH_IDF) and not (weight == 2 and name in BY_NUMBER)
+    ],
+)  # fmt: skip
+def test_a_text_of_weight_0_is_absent_and_weight_2_is_two_copies(name, weight):
+    """Also in thresholds, offsets and probabilities that are learnt from the same folds."""
     model, kind = ESTIMATORS[name]
     texts, targets, new = data(kind)
-    fold = np.arange(60) // 3 % 3
-    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
-    double = [tuple(np.concatenate([part, part + 60]) for part in pair) for pair in folds]
+    weights = np.where(np.arange(60) % 6 == 5, 0, 1) if weight == 0 else np.full(60, 2)
+    rows, fold = np.repeat(np.arange(60), weights), np.arange(60) // 3 % 3
+    folds, others = (
+        [(np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in range(3)] for own in (fold, fold[rows])
+    )
     of_folds = "cv" in model.get_params()
-    fitted, other = (clone(model).set_params(**({"cv": cv} if of_folds else {})) for cv in (folds, double))
-    fitted.fit(texts, targets, sample_weight=np.full(60, 2.0))
-    other.fit(texts * 2, None if targets is None else [*targets, *targets])
+    fitted, other = (clone(model).set_params(**({"cv": cv} if of_folds else {})) for cv in (folds, others))
+    fitted.fit(texts, targets, sample_weight=weights.astype(float))
+    other.fit([texts[i] for i in rows], taken(targets, rows))
     assert values(fitted, new) == pytest.approx(values(other, new), abs=1e-4)
 
 

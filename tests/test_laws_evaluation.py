@@ -1,26 +1,35 @@
 """Statistics beside SciPy and scikit-learn on random inputs: ties, single classes, large numbers."""
 
+import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from scipy import stats
 from sklearn import metrics
+from sklearn.dummy import DummyClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from textsvm import evaluate
-from textsvm.evaluation.baselines import compare
+from textsvm import SVC, OneClassSVM, Spectrum, evaluate
+from textsvm.evaluation import drift
+from textsvm.evaluation.baselines import baselines_of, compare, machine
 from textsvm.evaluation.comparison import MOST_SHOWN, side_by_side
-from textsvm.evaluation.estimate import verdict_on
+from textsvm.evaluation.drift import decide_sample, record
+from textsvm.evaluation.estimate import Verdict, verdict_on
+from textsvm.evaluation.judge import data_warnings, judge, with_top
 from textsvm.evaluation.metrics import average_precisions, break_even, roc_area, scores
 from textsvm.evaluation.results import clopper_pearson, evaluate_labels, percentile_interval
 from textsvm.evaluation.slices import MOST, make_slices
+from textsvm.model.settings import ClassifierSettings
 from textsvm.reporting.sections import slices_note
+from textsvm.training.train import train as train_model
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
@@ -110,6 +119,57 @@ def test_a_large_bad_slice_is_listed_before_many_of_which_little_is_known():
     found = make_slices(of_task("binary", wrong), "part", values, 5)
     assert (found.n_values, len(found.slices), found.slices[0].value) == (MOST + 101, MOST, "large")
     assert "591 more values are left out" in slices_note(found, 10)
+    refuses("give a value each", make_slices, of_task("binary", wrong), "part", values[:-1], 5)
+
+
+def test_a_model_is_better_than_a_constant_answer_beyond_chance():
+    """By two standard errors of texts that are no copies, or with half of the errors."""
+    verdict = Verdict(0.7, 0.6, "'a'", 80, "here", False, "accuracy")
+    assert not verdict.better
+    assert replace(verdict, n=1000).better
+    assert not replace(verdict, n=1000, distinct=0.08).better
+    assert replace(verdict, value=0.8).better
+    assert [replace(verdict, metric="mae", value=x).better for x in (0.59, 0.6)] == [True, False]
+
+
+@pytest.mark.parametrize("positive", ["a", "z"])
+def test_a_one_class_machine_has_the_areas_of_its_class_whatever_its_name(positive):
+    model = OneClassSVM(Spectrum(1), device="cpu").fit(["aab", "abb", "aba", "bab"])
+    results = judge(model, ["abab", "abba", "xyzxyz", "zzyx"], [positive] * 2 + ["other"] * 2, positive)
+    assert (results.roc_auc, results.labels[1]) == (1.0, positive)
+
+
+def test_the_best_labels_are_those_of_largest_probability():
+    decision, probability = np.array([[2.0, 1.0, 0.0]]), np.array([[0.1, 0.2, 0.7]])
+    best = {
+        side is None: [row["label"] for row in next(with_top([{}], list("abc"), decision, side, 2))["top"]]
+        for side in (None, probability)
+    }
+    assert best == {True: ["a", "b"], False: ["c", "b"]}
+
+
+def test_new_symbols_of_any_view_are_told():
+    model = SVC(Spectrum(2) + Spectrum(2, keep_case=True), device="cpu").fit(["abab", "bbaa"], ["x", "y"])
+    assert data_warnings(model.model_, ["aaba"]) == []
+    assert "100 % of the symbols" in data_warnings(model.model_, ["AABA"])[0]
+
+
+def test_numbers_of_training_are_those_of_new_groups(monkeypatch):
+    """Each group has symbols of its own; a sample has a part of its texts."""
+    monkeypatch.setattr(drift, "SAMPLE", 10)
+    texts, groups = [chr(97 + k % 10) * 9 for k in range(40)], np.arange(40) % 10
+    model = SVC(Spectrum(2), device="cpu").fit(texts, [k % 2 for k in range(40)]).model_
+    found = [record(model, 40, lambda rows: [texts[i] for i in rows], None, own) for own in (groups, None)]
+    assert found[0]["symbols"] == 1 > found[1]["symbols"]
+
+
+def test_a_sample_tests_no_copies_of_what_it_learns():
+    rng = np.random.default_rng(0)
+    texts, labels = ["".join(rng.choice(list("abcdef"), 9)) for _ in range(40)] * 2, ["x", "y"] * 40
+    settings = ClassifierSettings(Spectrum(2), device="cpu")
+    model = train_model(settings, texts, labels)
+    train, test, *_ = decide_sample(settings, model, lambda rows: [texts[i] for i in rows], labels)
+    assert not {texts[i] for i in train} & {texts[i] for i in test}
 
 
 def test_as_many_disagreements_are_shown_as_there_is_room_for():
@@ -120,7 +180,9 @@ def test_as_many_disagreements_are_shown_as_there_is_room_for():
             both = {
                 name: of_task("binary", own).with_intervals(9) for name, own in zip("ab", wrong, strict=True)
             }
-            found = side_by_side(both, None, [str(i) for i in range(60)])
+            found = side_by_side(both, ["y" * 5 * i for i in range(60)], [str(i) for i in range(60)])
+            for row in found.disagreements:
+                assert row.text == "y" * min(5 * int(row.id), 240) + " …" * (int(row.id) > 48)
             shown = Counter(tuple(row.correct) for row in found.disagreements)
             assert shown.total() == min(MOST_SHOWN, a + b)
             assert shown[False, True] >= min(a, MOST_SHOWN // 2)
@@ -141,6 +203,31 @@ def test_classifiers_in_a_comparison_are_tuned_on_folds_that_keep_groups_togethe
     folds = made[-1][-1].cv
     for train_part, test in folds:
         assert not {groups[i] for i in train_part} & {groups[i] for i in test}
+
+
+def test_columns_of_a_baseline_may_have_any_unit():
+    rng = np.random.default_rng(0)
+    columns, y = {"text": ["same"] * 60, "n": rng.normal(size=60)}, rng.integers(0, 2, 60)
+    values = [
+        make().fit(own, y).decision_function(own)
+        for own in (columns, columns | {"n": 1e6 * columns["n"]})
+        for make in baselines_of(columns).values()
+    ]
+    assert np.allclose(values[:2], values[2:], atol=1e-3)
+
+
+def test_seconds_of_a_comparison_are_those_of_their_work_and_choices_are_counted():
+    class Slow(DummyClassifier):
+        def fit(self, X, y):
+            time.sleep(0.1)
+            return super().fit(X, y)
+
+    parts, texts = [(np.arange(24), np.arange(24, 36)), (np.arange(12, 36), np.arange(12))], ["ab cd", "cd"]
+    makers = {"slow": Slow, "own": lambda: machine("fast", "cpu")}
+    *_, slow, own = compare(texts * 18, ["x", "y"] * 18, parts, makers)
+    assert slow.predict < 0.1 < 0.2 <= slow.fit
+    assert own.chosen.endswith(" in 2 of 2 folds")
+    assert ":" not in own.chosen.partition("C = ")[2]
 
 
 @settings(max_examples=60)

@@ -10,15 +10,20 @@ from test_verification import library
 from textsvm import SVC, Spectrum, cross_validate
 from textsvm.choice.candidates import Candidate
 from textsvm.choice.choose import RIDGE, WEIGHTS, Trials, Weighing, choose
+from textsvm.kernels.spelling import spell
 from textsvm.model.rules import ClassRule, by_class, fit_scale
 from textsvm.model.settings import ClassifierSettings, MultilabelSettings
+from textsvm.selection import scoring
+from textsvm.selection.grid import GridPoint
+from textsvm.selection.search import GridSearch
 from textsvm.selection.tuning import tune
 from textsvm.solvers.problems import Machines
 from textsvm.text.documents import encode
+from textsvm.training import train as training
 from textsvm.training.problems import fold_predictions, fold_values
 from textsvm.training.targets import Target
 from textsvm.training.thresholds import ACCURACY, GAIN, STEPS, choose_offsets
-from textsvm.training.train import TARGET_PRIOR, decide_test_part, learn_from_values
+from textsvm.training.train import TARGET_PRIOR, decide_test_part, learn_from_values, with_scale
 
 pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 
@@ -261,30 +266,24 @@ def repeated_folds(n, rng, repeats=2):
     return folds
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_offsets_of_a_fold_do_not_depend_on_its_test_part(n_classes):
-    rng = np.random.default_rng(0)
-    settings, (decision, y) = ClassifierSettings(scoring="f1_macro"), drawn_values(120, n_classes, 0)
-    decision = decision if n_classes > 2 else decision[:, 1] - decision[:, 0]
-    folds, target = repeated_folds(120, rng), Target(y, np.arange(n_classes))
+@pytest.mark.parametrize("kind", [2, 4, "labels"])
+def test_offsets_and_thresholds_of_a_fold_do_not_depend_on_its_test_part(kind):
+    rng, judged = np.random.default_rng(0), fold_predictions if kind == "labels" else fold_values
+    if kind == "labels":
+        settings, truth = MultilabelSettings(), rng.random((120, 3)) < [0.5, 0.3, 0.1]
+        target = Target(truth, np.array(["a", "b", "c"]), "lists")
+        decision = rng.normal(size=(120, 3)) + 1.5 * truth - 1
+    else:
+        settings, (decision, y) = ClassifierSettings(scoring="f1_macro"), drawn_values(120, kind, 0)
+        decision = decision if kind > 2 else decision[:, 1] - decision[:, 0]
+        target = Target(y, np.arange(kind))
+    folds = repeated_folds(120, rng)
     values = [decision[test] for _, test in folds]
-    before = fold_values(settings, values, folds, target)
+    before = judged(settings, values, folds, target)
     assert any(np.abs(a - b).max() > 0 for a, b in zip(before, values, strict=True))
     for k in range(len(folds)):
         others, noise = poisoned(values, folds, target, k, rng)
-        assert np.array_equal(fold_values(settings, others, folds, noise)[k], before[k])
-
-
-def test_thresholds_of_a_fold_do_not_depend_on_its_test_part():
-    rng = np.random.default_rng(0)
-    settings, truth = MultilabelSettings(), rng.random((120, 3)) < [0.5, 0.3, 0.1]
-    decision = rng.normal(size=(120, 3)) + 1.5 * truth - 1
-    folds, target = repeated_folds(120, rng), Target(truth, np.array(["a", "b", "c"]), "lists")
-    values = [decision[test] for _, test in folds]
-    before = fold_predictions(settings, values, folds, target)
-    for k in range(len(folds)):
-        others, noise = poisoned(values, folds, target, k, rng)
-        assert np.array_equal(fold_predictions(settings, others, folds, noise)[k], before[k])
+        assert np.array_equal(judged(settings, others, folds, noise)[k], before[k])
 
 
 @pytest.mark.parametrize("kind", ["classes", "labels"])
@@ -341,8 +340,8 @@ def test_the_weights_of_a_cross_validation_are_those_of_a_training_on_each_fold(
 def test_nested_folds_are_predicted_with_the_offsets_of_their_inner_folds():
     texts, y = imbalanced(seed=1)
     figures = []
-    for scoring in ("accuracy", "f1_macro"):
-        machine = SVC(Spectrum(3), C=0.3, scoring=scoring, device="cpu")
+    for metric in ("accuracy", "f1_macro"):
+        machine = SVC(Spectrum(3), C=0.3, scoring=metric, device="cpu")
         figures.append(tune(machine, texts, y, {"C": [0.3]}, cv=3, nested=3).nested.mean)
     assert figures[1]["macro_f1"] > figures[0]["macro_f1"]
 
@@ -360,6 +359,58 @@ def test_the_default_that_wins_a_search_is_trained_with_the_groups():
     grouped, plain = (m.fit(pieces, y, groups=own) for m, own in zip(machines, (groups, None), strict=True))
     assert np.abs(plain.decision_function(new) - found).max() > 0.01
     assert found == pytest.approx(grouped.decision_function(new), abs=1e-4)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1_macro"])
+def test_the_scale_of_a_default_is_that_of_values_with_its_biases(metric, monkeypatch):
+    """Its machines favour rare classes; those of the folds have its kernel, C and loss."""
+    texts, y = imbalanced()
+    seen = {}
+
+    def note(name):
+        real = getattr(training, name)
+        monkeypatch.setattr(training, name, lambda *own: seen.setdefault(name, (own, real(*own)))[1])
+
+    for name in ("learn_from_values", "train_and_test", "choose_by_trials"):
+        note(name)
+    model = SVC(scoring=metric, time_budget=9, C=0.7, device="cpu").fit(texts, y)
+    [learnt] = seen["learn_from_values"][0][4]
+    bias = training.rare_class_bias(np.bincount(y).astype(float), 90)
+    assert np.abs(bias).max() > 0.05
+    if metric == "accuracy":
+        assert np.allclose(learnt, seen["choose_by_trials"][1].decision + bias)
+        return
+    ([fixed], _, task, *_), results = seen["train_and_test"]
+    for values, (_, test) in zip(results.values[0], task.folds, strict=True):
+        assert np.allclose(learnt[test], values + bias)
+    assert (fixed.C, fixed.loss, spell(fixed.kernel)) == (model.C_, model.loss_, spell(model.kernel_))
+
+
+def test_the_default_that_wins_a_search_has_a_scale_of_weighted_values():
+    texts, y = imbalanced()
+    weight, grid = np.where(y == 0, 9.0, 1.0), {"kernel": ["auto", Spectrum(1)], "C": [0.5]}
+    options = {"cv": FOLDS_OF_90, "sample_weight": weight}
+    found = tune(SVC(device="cpu"), texts, y, grid, **options).best_model
+    values = cross_validate(SVC(C=0.5, device="cpu"), texts, y, **options).decision
+    bare = replace(found, rule=replace(found.rule, scale=None))
+    plain, expected = (with_scale(bare, values, y, own).rule.scale for own in (None, weight))
+    assert found.rule.scale == pytest.approx(expected, rel=1e-6)
+    assert abs(plain / expected - 1) > 1e-3
+
+
+@pytest.mark.parametrize(("gain", "best"), [(0.1, 1), (0.02, 0)])
+def test_the_default_gives_way_to_what_is_better_by_a_standard_error(gain, best):
+    points = [GridPoint({}, ClassifierSettings(kernel)) for kernel in ("auto", Spectrum(2))]
+    search = GridSearch(points, Target(np.arange(4) % 2, np.array(["a", "b"])), None, "accuracy")
+    base, noise = np.full(4, 0.5), np.array([0.1, -0.1, 0.1, -0.1])  # a standard error of .058
+    search.tried = {k: [{"accuracy": x} for x in own] for k, own in enumerate([base, base + noise + gain])}
+    assert search.choose(range(4)) == best
+
+
+def test_as_many_fits_are_named_as_did_not_converge(monkeypatch):
+    monkeypatch.setattr(scoring, "unfinished", lambda settings, message, target: message)
+    with pytest.warns(UserWarning, match="2 of 3 fits did not converge; the first: x$"):
+        scoring.warn_unfinished(ClassifierSettings(), ["", "x", "y"], None)
 
 
 def test_held_out_values_of_a_sample_have_the_offsets_of_its_groups():

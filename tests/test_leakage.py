@@ -12,12 +12,19 @@ from test_selection import texts
 from textsvm.estimators.svm import SVC
 from textsvm.gram import nearest as search
 from textsvm.gram.base import CachedGram, DenseGram, FeatureProducts, needed_bytes
-from textsvm.kernels import GappedKmers, Spectrum
+from textsvm.kernels import GappedKmers, Linear, Spectrum
 from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.sources.copies import merge_groups
 from textsvm.text.documents import encode
-from textsvm.training.leakage import LeakageWarning, find_leaks, held_out_leak, near_duplicates
+from textsvm.training.leakage import (
+    Leak,
+    LeakageWarning,
+    find_leaks,
+    held_out_leak,
+    leakage_message,
+    near_duplicates,
+)
 
 DOCUMENTS = ["the cat sat on the mat", "a dog ran in the park", "the cat sat on the mat", "", "xyz", "",
              "a dog ran in the parks", "a dog ran in two parks", "something else again"]  # fmt: skip
@@ -256,3 +263,16 @@ def test_held_out_documents_are_compared_with_all_training_ones(monkeypatch, blo
     np.testing.assert_array_equal(leak.train, whole[expected].argmax(1))
     np.testing.assert_allclose(leak.value, whole[expected].max(1), rtol=1e-6)
     assert leak.share == len(expected) / len(held)
+
+
+def test_vectors_are_near_duplicates_if_they_are_equal_and_the_largest_share_is_named():
+    x = np.repeat(np.eye(3), 8, axis=0) + 0.05 * np.random.default_rng(0).normal(size=(24, 3))
+    y, cosines = np.arange(24) % 2, x @ x.T / np.outer(*[np.linalg.norm(x, axis=1)] * 2)
+    assert (cosines > 0.99).sum() > 24 + 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LeakageWarning)
+        assert not any(
+            len(leak.test) for leak in cross_validate(SVC(Linear(), device="cpu"), x, y, cv=3).leaks
+        )
+    leaks = [Leak(np.array([k]), np.array([9]), np.ones(1), share) for k, share in enumerate((0.1, 0.5))]
+    assert "up to 50.0% of a test part" in leakage_message(leaks)

@@ -220,7 +220,8 @@ def test_labels_that_do_not_fit():
     assert "1 of 3 documents have labels that the model does not know (new" in results.warnings[0]
     digits = evaluate(["1", "2"], np.array([1, 1]), np.zeros(2), np.array([1, 2]))
     assert digits.accuracy == 0.5
-    refuses("grades", evaluate, [1.0], np.ones(1), np.ones(1), None, grades=(3, 3))
+    for grades in ((3, 3), (0, 1000)):
+        refuses("grades", evaluate, [1.0], np.ones(1), np.ones(1), None, grades=grades)
 
 
 def test_cross_validation_and_tuning_judge_the_positive_class():

@@ -256,8 +256,10 @@ def test_the_solver_stops_at_the_tolerance_of_the_kernel(kernel, tol):
     texts, y = letters(90, 3)
     found = max(own.violation for own in SVC(kernel, device="cpu").fit(texts, y).model_.record.solutions)
     assert tol / 20 < found <= tol
-    with pytest.warns(UserWarning, match=f"tol {tol:g}"):
-        SVC(kernel, max_iter=1, device="cpu").fit(texts, y)
+    with pytest.warns(UserWarning, match=f"tol {tol:g}") as caught:
+        record = SVC(kernel, max_iter=1, device="cpu").fit(texts, y).model_.record
+    worst = np.argmax([own.violation for own in record.solutions])
+    assert f"the worst is {worst} against the rest" in str(caught[0].message)
 
 
 @pytest.mark.parametrize("kernel", [Spectrum(2), LOG])

@@ -85,6 +85,9 @@ def test_a_short_text_beside_a_long_text_is_sampled_too():
     result = verify(texts, np.repeat(list("abc"), 2).tolist(), writers[1](5, 400))
     assert result.authors[int(result.scores.argmax())] == "b"
     assert len(result.own) == len(result.others) / 2  # each piece has a piece of another group
+    result = verify(["ab cd ef " * 100] * 6, list("aabbcc"), "ab cd ef " * 67)
+    assert (result.length, len(result.own)) == (603, 6)  # a rest of half a length is no piece, of more one
+    assert len(verify(["ab cd ef " * 100] * 6, list("aabbcc"), "ab cd ef " * 64).own) == 12
 
 
 def test_a_script_without_spaces_is_compared_by_its_characters():
