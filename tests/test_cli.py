@@ -14,6 +14,7 @@ from importlib.metadata import version
 import pytest
 from command import ROOT, fails, report, run, run_fresh, works
 from loading import load
+from test_start_up import libraries
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -74,17 +75,8 @@ def test_no_option_is_called_like_its_metavar():
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [[], ["train"], ["tune"], ["mail"], ["mail", "classify"]], ids=str)
 def test_help_imports_nothing_that_takes_long(command):
-    code = (
-        "import sys\n"
-        "from textsvm.cli import main\n"
-        "try: main()\n"
-        "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True, timeout=120
-    )
-    assert "Usage" in result.stdout
-    loaded = set(result.stderr.split())
+    shown, loaded = libraries(None, *command, "--help")
+    assert "Usage" in shown
     assert {"textsvm", "typer"} <= loaded
     assert not loaded & {"numpy", "scipy", "sklearn", "numba", "cupy", "pandas", "matplotlib", "safetensors"}
 
@@ -245,7 +237,7 @@ def test_an_interrupt_during_the_imports_is_no_traceback():
         "builtins.__import__ = interrupted\n"
         "import textsvm.__main__"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = result_of(code)
     assert (result.returncode, result.stderr) == (130, "textsvm: interrupted; no output was written\n")
 
 
@@ -357,31 +349,18 @@ def test_no_command_shows_the_help():
 def test_no_space_left_keeps_the_old_model(model, tmp_path):
     old = tmp_path / "m.textsvm"
     old.write_bytes(b"precious")
+    options = ["--force", "--max-length", "50"]
     code = (
         "import os\n"
         "def full(handle): raise OSError(28, 'No space left on device')\n"
         "os.fsync = full\n"
+        f"import sys; sys.argv[1:] = {['train', str(sample('mail')), '-o', str(old), *options]}\n"
         "from textsvm.cli import main; main()"
     )
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            code,
-            "train",
-            str(sample("mail")),
-            "-o",
-            str(old),
-            "--force",
-            "--max-length",
-            "50",
-        ],
-        capture_output=True,
-        timeout=120,
-    )
+    result = result_of(code)
     assert result.returncode == 1
-    assert b"No space left" in result.stderr
-    assert b"Traceback" not in result.stderr
+    assert "No space left" in result.stderr
+    assert "Traceback" not in result.stderr
     assert old.read_bytes() == b"precious"
     assert [p.name for p in tmp_path.iterdir()] == ["m.textsvm"]
 

@@ -958,10 +958,6 @@ corpus --json t.csv  =>  3 texts are 'N/A'.*an empty cell is a missing text
     =>  $table([('good', 'N/A')] * 3 + ROWS, COLUMNS)
 predict m.textsvm t.csv  =>  2 texts are 'null'.*an empty cell is a missing text
     =>  $table([('good', 'null')] * 2 + ROWS, COLUMNS)  =>  42
-train t.csv  =>  numbers with a fraction .*--regress COLUMN predicts numbers
-    =>  $labelled(*('1.9', '2', '3.5'))
-train t.csv  =>  numbers with a fraction .*--regress COLUMN predicts numbers
-    =>  $labelled(*('2,3', '1', '4,5'))
 train t.csv --kernel fast -o new.textsvm  =>  warning: .*'ham' and 'HAM' differ
     =>  $labelled(*('ham', 'HAM', 'spam'))  =>    =>  ; next: check the labels
 train t.csv --kernel spectrum:2 -q --json -o new.textsvm  =>  warning: .*'ham' and 'HAM' differ

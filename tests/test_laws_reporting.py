@@ -7,11 +7,12 @@ import re
 import numpy as np
 import pytest
 from command import run
+from scipy.stats import binomtest
 from sklearn import metrics
 from test_reporting import corpus, of_classes
 from test_reporting_sections import judged, numbers
 
-from textsvm import SVC, Spectrum, class_map, report, save
+from textsvm import SVC, Spectrum, class_map, explain, report, save
 from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.results import evaluate
 from textsvm.evaluation.slices import make_slices
@@ -20,6 +21,7 @@ from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP
 from textsvm.reporting.formatting import classes_table
 from textsvm.reporting.pages import Review, review_page
 from textsvm.reporting.report import Report, report_of_folds
+from textsvm.selection.cross_validation import fit_learning_curve
 from textsvm.selection.doubts import Doubt
 
 
@@ -210,6 +212,176 @@ def test_bars_are_as_long_as_their_values_and_do_not_meet():
     texts = re.findall(r'<text class="[a-z ]+" x="(\S+)" y="(\S+)">([^<]+)</text>', svg)
     assert [text for _, _, text in texts] == ["one", "2", "two", "0.5", "three", "1.23"]
     assert [sum(top < float(y) < bottom for top, _, bottom in bars) for _, y, _ in texts] == [1] * 6
+
+
+def points_of(html_of_chart, kind):
+    """Values of the points of a path of dots, of both ends of whiskers, or of dashes."""
+    path = re.search(rf'class="{kind}[^"]*"[^>]* d="([^"]*)"', html_of_chart)[1]
+    ends = re.findall(r"M([\d.]+) ([\d.]+)(?:V([\d.]+))?", path)
+    svg = re.search("<svg .*?</svg>", html_of_chart, re.DOTALL)[0]
+    return np.array([values_at(svg, float(x), float(y)) for x, *ys in ends for y in filter(None, ys)])
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_a_chart_of_calibration_has_the_shares_of_tenths(k):
+    """Of the positive class, of more classes of the predicted one; with Wilson's intervals."""
+    rng, names = np.random.default_rng(0), np.array(list("abcd"[:k]))
+    probability = rng.dirichlet(np.ones(k), 200)
+    truth = np.array([rng.choice(k, p=row**2 / (row**2).sum()) for row in probability])
+    said = probability.argmax(axis=1)
+    values = probability[:, 1] - 0.5 if k == 2 else probability
+    results = evaluate(names[truth], names[said], values, names, probability=probability)
+    shown, right = (probability[:, 1], truth == 1) if k == 2 else (probability.max(axis=1), truth == said)
+    tenths = np.argsort(shown).reshape(10, 20)
+    chart = curves.calibration(results)
+    found = points_of(chart, "dots c3")
+    np.testing.assert_allclose(found, np.c_[shown[tenths].mean(1), right[tenths].mean(1)], atol=2e-3)
+    bounds = [binomtest(n, 20).proportion_ci(method="wilson") for n in right[tenths].sum(1)]
+    ends = points_of(chart, "whisker c3")[:, 1]
+    np.testing.assert_allclose(ends, [end for bound in bounds for end in bound], atol=3e-3)
+    assert f"probability of {'b' if k == 2 else 'the predicted class'}" in chart
+
+
+def test_a_chart_of_numbers_has_truth_below_and_the_prediction_at_the_left():
+    results = numbers(30.0, n=40)
+    found = points_of(curves.scatter(results), "dots c1")
+    np.testing.assert_allclose(found, np.c_[results.truth, results.predicted], atol=0.3)
+    error = results.predicted - results.truth
+    chart = curves.error_histogram(results)
+    assert f"Mean {error.mean():+.3g}, {np.abs(error).mean():.4g} off on average" in chart
+    heights = [values_at(chart, 0, float(y))[1] for y in re.findall(r"V([\d.]+)H", chart)]
+    bound = np.percentile(np.abs(error), 99.5)
+    expected = np.histogram(np.clip(error, -bound, bound), len(heights), (-bound, bound))[0]
+    np.testing.assert_allclose(heights, expected, atol=0.1)
+    drawn = curves.scatter(numbers(3.0, n=3100))
+    assert (len(points_of(drawn, "dots c1")), "3,000 documents drawn" in drawn) == (3000, True)
+
+
+@pytest.mark.parametrize("results", [judged(0.2), numbers(9.0)], ids=["classes", "numbers"])
+def test_errors_by_length_are_those_of_eighths(results):
+    numeric = results.task == "regression"
+    lengths = np.random.default_rng(0).permutation(200) * 10 + 10
+    wrong = np.abs(results.predicted - results.truth) if numeric else results.truth != results.predicted
+    parts = [wrong[np.minimum((lengths - 10) * 8 // 1990, 7) == part] for part in range(8)]
+    chart = curves.by_length(results, lengths)
+    assert "8 groups of documents" in chart
+    found = points_of(chart, "dots c1")[:, 1]
+    np.testing.assert_allclose(found, [part.mean() for part in parts], atol=0.05 if numeric else 3e-3)
+    ends = points_of(chart, "whisker c1")[:, 1].reshape(8, 2)
+    if numeric:
+        half = np.array([1.96 * part.std() / len(part) ** 0.5 for part in parts])
+        np.testing.assert_allclose(ends, np.maximum(found[:, None] + np.c_[-half, half], 0), atol=0.1)
+    else:
+        bounds = [binomtest(int(part.sum()), len(part)).proportion_ci(method="wilson") for part in parts]
+        np.testing.assert_allclose(ends, bounds, atol=4e-3)
+    assert points_of(chart, "dash")[0, 1] == pytest.approx(wrong.mean(), abs=0.05 if numeric else 3e-3)
+
+
+def test_a_drawn_confusion_has_rows_of_the_truth():
+    results = of_classes(3, wrong=4).results
+    svg = curves.confusion(results)
+    cells = re.findall(r'style="fill-opacity:([\d.]+)" d="M([\d.]+) ([\d.]+)h', svg)
+    start = min(float(x) for _, x, _ in cells)
+    side = sorted({float(x) for _, x, _ in cells})[1] - start
+    counts = {
+        (round((float(y) - start) / side - 0.6), round((float(x) - start) / side - 0.5)): int(n)
+        for x, y, n in re.findall(r'<text class="name mid" x="([\d.]+)" y="([\d.]+)">(\d+)<', svg)
+    }
+    matrix = metrics.confusion_matrix(results.truth, results.predicted, labels=results.labels)
+    assert counts == {(a, b): n for (a, b), n in np.ndenumerate(matrix) if n}
+    shares = matrix / matrix.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose([float(x) for x, *_ in cells], 0.04 + 0.8 * shares.ravel(), atol=1e-3)
+    assert f"{results.n:,} documents" in svg
+
+
+def test_what_is_said_of_two_models_is_what_was_counted():
+    rng, names = np.random.default_rng(0), np.array(["a", "b", "c"])
+    truth = rng.integers(0, 3, 120)
+    values = [np.eye(3)[truth] + noise * rng.standard_normal((120, 3)) for noise in (0.5, 0.8)]
+    one, other = (evaluate(names[truth], names[x.argmax(axis=1)], x, names).with_intervals(5) for x in values)
+    found = side_by_side({"one": one, "other": other}, None, [f"d{i}" for i in range(one.n)])
+    right, better = one.truth == one.predicted, other.truth == other.predicted
+    same = int((one.predicted == other.predicted).sum())
+    alone = f"alone right: one {(right & ~better).sum()}, other {(better & ~right).sum()}."
+    said = f"agree on {same} documents, and are all wrong on {(~right & ~better).sum()}. Documents on which"
+    assert f"{said} a model is {alone}" in sections.models_note(found)
+    page = sections.models_section(found)
+    chart = page[page.index("<title>The clearest decisions") - 200 :]
+    for number, (results, good) in enumerate(((one, right), (other, better)), 1):
+        clearest = good[np.argsort(-curves.leads(results), kind="stable")]
+        path = re.search(rf'class="line c{number}" d="M([^"]+)"', chart)[1]
+        svg = re.search("<svg .*?</svg>", chart, re.DOTALL)[0]
+        drawn = [values_at(svg, *map(float, point.split())) for point in path.split("L")]
+        for share, value in (drawn[0], drawn[len(drawn) // 2], drawn[-1]):
+            n = max(1, int(np.ceil(round(share, 2) * results.n)))
+            assert value == pytest.approx(clearest[:n].mean(), abs=6e-3)
+
+
+def test_a_learning_curve_is_told_as_it_was_measured():
+    n = np.array([50, 100, 200, 400, 500.0])
+    errors = 2 * n**-0.5 + 0.01 * np.random.default_rng(0).standard_normal((5, 5))
+    curve = fit_learning_curve("accuracy", n, errors)
+    gain, low, high = (f"{100 * value:.2f}" for value in curve.gain)
+    assert (
+        f"twice as many (1,000) would take the share wrong down by {gain} points (95 % interval over folds: "
+        f"{low} to {high} points), from {100 * errors[:, -1].mean():.2f} % now."
+    ) in sections.learning_sentence(curve)
+    head, rows = sections.learning_table(curve)
+    assert head == ["training texts", "share wrong", "SD over folds"]
+    shown = zip(n, errors.mean(axis=0), errors.std(axis=0, ddof=1), strict=True)
+    assert rows == [[f"{int(k)}", f"{100 * x:.2f} %", f"{100 * sd:.2f} %"] for k, x, sd in shown]
+    chart = sections.learning_section(curve)
+    np.testing.assert_allclose(points_of(chart, "dots c1")[:, 1], errors.mean(axis=0), atol=1e-3)
+    assert points_of(chart, "dots c2")[0, 1] == pytest.approx(curve.expected, abs=1e-3)
+    ends = points_of(chart, "whisker c2")[:, 1]
+    np.testing.assert_allclose(ends, np.maximum(curve.interval, 0), atol=1e-3)
+
+
+def test_the_figures_at_a_threshold_are_those_of_the_predictions():
+    results = judged(0.2)
+    page = curves.threshold_section(results)
+    hits, found = results.truth == "spam", results.predicted == "spam"
+    tiles = dict(re.findall(r'<dd id="now-(\w+)">([^<]*)</dd>', page))
+    counts = {"found": hits & found, "missed": hits & ~found, "alarms": found & ~hits}
+    assert {name: int(tiles[name]) for name in counts} == {x: y.sum() for x, y in counts.items()}
+    shares = {"precision": results.precision, "recall": results.recall, "f1": results.f1}
+    assert {name: tiles[name] for name in shares} == {x: f"{100 * y:.2f} %" for x, y in shares.items()}
+    level = points_of(curves.precision_recall(judged(0.2, n=199)), "dash")[0, 1]
+    assert level == pytest.approx(99 / 199, abs=2e-3)  # chance is the share of the positive class
+
+
+def test_parts_of_an_explanation_speak_for_the_side_of_their_sign():
+    """Passages come by their size, whatever their sign; a report of mistakes has the colours of the key."""
+    texts, labels = corpus(("ham", "spam"))
+    model = SVC(Spectrum(3), device="cpu").fit(texts[:40], labels[:40])
+    [told] = explain(model, [". ".join(texts[40:])], positive="spam", similar=3)
+    page = sections.explanation_section("t", told)
+    assert '<li class="c2" data-curve="0">speaks for spam</li><li class="c1"' in page
+    values = [float(x.replace("−", "-")) for x in re.findall(r'<b class="\w+">([^<]+)</b>', page)]
+    signs = re.findall(r'<b class="(\w+)">', page)
+    assert signs == ["for" if value > 0 else "against" for value in values]
+    passages = sorted((value for value, _ in sections.passages(told)), key=lambda value: -abs(value))
+    assert values[: len(passages[:10])] == pytest.approx(passages[:10], abs=6e-4)
+    assert values[-3:] == pytest.approx([text.contribution for text in told.similar], abs=6e-4)
+    coloured = re.search('class="document" dir="auto">(.*?)</div>', page, re.DOTALL)[1]
+    for side, sign in (("f", 1), ("a", -1)):
+        for piece in re.findall(rf'<span class="{side}[1-4]">([^<]*)</span>', coloured):
+            places = [m.start() for m in re.finditer(re.escape(piece), told.text)]
+            assert any((sign * told.symbols[i : i + len(piece)] > 0).all() for i in places)
+
+
+def test_slices_are_coloured_by_how_they_differ():
+    results = judged(0.3, n=200)
+    values = np.where(np.arange(200) % 4 < 2, np.where(results.wrong, "bad", "good"), "all")
+    slices = make_slices(results, "source", values.tolist(), resamples=20)
+    page = sections.slices_section(slices)
+    styles = {re.search(rf">({x.value}) ", page)[1]: x.apart for x in slices.slices}
+    assert styles == {"bad": "worse", "good": "better", "all": ""}
+    drawn = re.findall(r'class="dots (c\d)".*?>(\w+) \(\d+\): ', page)
+    assert sorted(drawn) == [("c2", "bad"), ("c3", "good"), ("c7", "all")]
+    assert [x for _, x in drawn] == [x.value for x in slices.slices[::-1]]
+    keys = re.findall(r'<li class="(c\d)" data-curve="\d">([^<]+)</li>', page)
+    assert keys == [("c2", "worse than all documents"), ("c3", "better"), ("c7", "no clear difference")]
 
 
 def test_new_columns_of_a_sheet_look_like_the_others(tmp_path):
