@@ -132,7 +132,7 @@ def write(tmp_path):
     def write(name, data):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
         return path
 
     return write

@@ -9,6 +9,12 @@ def load(path):
     return textsvm.as_estimator(textsvm.load(path))
 
 
+def reloaded(model, path, *info, **options):
+    """Save the model; the model of the file, held by an estimator."""
+    textsvm.save(model, path, *info, **options)
+    return load(path)
+
+
 def change(path, edit):
     """Rewrite a model file: `edit` changes its header and its arrays; the digest is that of the result."""
     header, arrays, *_ = read_content(path)

@@ -6,10 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from loading import load
+from loading import reloaded
 from refusals import refuses
 
-import textsvm
 from textsvm import SVC, Compute, InputError
 from textsvm.choice import candidates, choose
 from textsvm.choice import choose as trial_module
@@ -588,8 +587,7 @@ def test_a_saved_model_keeps_the_penalty_that_was_used(tmp_path):
     used = []
     for made in (corpus(), orders(), LITTLE["empty ones"], LITTLE["a class of one"]):
         model = tried(C=2.0).fit(*made)
-        textsvm.save(model, tmp_path / "model")
-        loaded = load(tmp_path / "model")
+        loaded = reloaded(model, tmp_path / "model")
         assert loaded.C == loaded.C_ == model.C_
         assert loaded.loss_ == model.loss_ == "squared_hinge"
         used.append(model.C_)

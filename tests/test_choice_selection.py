@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from loading import load
+from loading import reloaded
 from refusals import refuses
 from sklearn.base import clone
 
-import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, cross_validate, tune
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
@@ -81,8 +80,7 @@ def test_a_calibrated_classifier_chooses_once_on_all_texts(questions, tmp_path):
         model.decision_function(texts), plain.decision_function(texts), atol=2 * plain.settings.solver_tol
     )
     assert CalibratedSVC(SVC("fast")).fit(texts, labels).chosen_ == SVC("fast").fit(texts, labels).chosen_
-    textsvm.save(model, tmp_path / "m")
-    again = load(tmp_path / "m")
+    again = reloaded(model, tmp_path / "m")
     np.testing.assert_allclose(again.predict_proba(texts), model.predict_proba(texts), atol=1e-9)
     assert again.chosen_ == model.chosen_
 

@@ -199,9 +199,8 @@ def test_predict_a_raw_mail_from_stdin(model):
     assert line["label"] in ("ham", "spam")
 
 
-def test_a_closed_pipe_is_no_error(model, tmp_path):
-    lines = tmp_path / "many.jsonl"
-    lines.write_text("".join(f'{{"id": "{i}", "text": "free money {i}"}}\n' for i in range(5000)))
+def test_a_closed_pipe_is_no_error(model, write):
+    lines = write("many.jsonl", "".join(f'{{"id": "{i}", "text": "free money {i}"}}\n' for i in range(5000)))
     textsvm = f'"{sys.executable}" -m textsvm'
     command = f'{{ {textsvm} predict "{model[0]}" "{lines}"; echo "code $?" >&2; }} | head -1'
     result = subprocess.run(["sh", "-c", command], capture_output=True, timeout=120)
@@ -346,9 +345,8 @@ def test_no_command_shows_the_help():
     assert b"textsvm: (see" not in result.stderr
 
 
-def test_no_space_left_keeps_the_old_model(model, tmp_path):
-    old = tmp_path / "m.textsvm"
-    old.write_bytes(b"precious")
+def test_no_space_left_keeps_the_old_model(model, tmp_path, write):
+    old = write("m.textsvm", b"precious")
     options = ["--force", "--max-length", "50"]
     code = (
         "import os\n"
@@ -368,12 +366,11 @@ def test_no_space_left_keeps_the_old_model(model, tmp_path):
 @pytest.mark.slow
 @posix
 @pytest.mark.parametrize(("n", "repeats"), [(1500, 60), (4, 5000)], ids=["many", "very long"])
-def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
+def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path, write):
     lines = tmp_path / "long.jsonl"
     text = "the quick brown fox jumps over the lazy dog " * repeats
     lines.write_text("".join(json.dumps({"text": f"{i} {text}", "label": i % 2}) + "\n" for i in range(n)))
-    old = tmp_path / "m.textsvm"
-    old.write_bytes(b"precious")
+    old = write("m.textsvm", b"precious")
     process = subprocess.Popen(
         [sys.executable, "-m", "textsvm", "train", str(lines), "--kernel", "gap", "-o", str(old), "--force"],
         stdout=subprocess.PIPE,
@@ -406,11 +403,10 @@ def test_devices():
     assert "cpu" in run("devices").stdout.decode()
 
 
-def test_a_million_symbols(tmp_path):
+def test_a_million_symbols(tmp_path, write):
     lines = [{"text": f"{word} {i}", "label": word} for i in range(20) for word in ("banana", "monday")]
     lines.append({"text": "banana " * 143_000, "label": "banana"})
-    path = tmp_path / "long.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path = write("long.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     for kernel in ("spectrum", "edit"):
         result = works("train", path, "--kernel", kernel, "-o", tmp_path / "m", "--json")
         assert json.loads(result.stdout)["n_train"] == 41
@@ -423,9 +419,8 @@ def in_ascii(*arguments):
 
 
 @pytest.mark.parametrize("run", [run, in_ascii], ids=["utf-8", "ascii"])
-def test_names_that_are_not_ascii_or_no_text_at_all(model, tmp_path, run):
-    named = tmp_path / "Ελλάδα.txt"
-    named.write_text("free money", encoding="utf-8")
+def test_names_that_are_not_ascii_or_no_text_at_all(model, tmp_path, write, run):
+    named = write("Ελλάδα.txt", "free money")
     damaged = os.fsdecode(os.fsencode(tmp_path / "caf") + b"\xe9.txt")
     assert "is not there" in fails("predict", model[0], damaged, run=run)
     with open(damaged, "wb") as file:

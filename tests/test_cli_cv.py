@@ -50,11 +50,10 @@ def test_near_duplicates_are_told_or_kept_together(tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["cv", "tune"])
-def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
+def test_a_class_of_four_documents_is_a_note(verb, write):
     rows = "".join(f"{'ab'[i % 2] * 6} {i},{'xy'[i % 2]}\n" for i in range(20))
     rows += "ccc ccc,z\nccc cc,z\nccc ddd,z\nccc dd,z\n"
-    (tmp_path / "x.csv").write_text("text,label\n" + rows)
-    done = works(verb, tmp_path / "x.csv", "--kernel", "spectrum:2", "--json")
+    done = works(verb, write("x.csv", "text,label\n" + rows), "--kernel", "spectrum:2", "--json")
     notes = [line for line in done.stderr.decode().splitlines() if "('z')" in line]
     assert notes == ["note: not all of the 5 folds test classes of fewer documents ('z')"]
     assert b"least populated" not in done.stderr

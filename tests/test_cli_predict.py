@@ -121,10 +121,9 @@ def test_batches_grow_while_input_is_fast(tmp_path):
     assert len(sizes) < 40
 
 
-def test_little_is_read_ahead(tmp_path, monkeypatch):
+def test_little_is_read_ahead(write, monkeypatch):
     monkeypatch.setattr(reader_stream, "MAX_DOCUMENTS", 3)
-    (tmp_path / "x.csv").write_text(CSV)
-    batches = list(incoming_documents([str(tmp_path / "x.csv")], failed=pytest.fail))
+    batches = list(incoming_documents([str(write("x.csv", CSV))], failed=pytest.fail))
     assert max(map(len, batches)) <= 3
     assert [each for batch in batches for each in batch.ids] == [row["id"] for row in ROWS]
 

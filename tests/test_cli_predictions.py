@@ -572,11 +572,10 @@ def test_doubt_stands_beside_the_best_label(model, place, tmp_path):
 
 
 @pytest.mark.parametrize("share", [1, 20])
-def test_swapped_rows_get_no_label(place, tmp_path, share):
+def test_swapped_rows_get_no_label(place, tmp_path, write, share):
     rows = [("lunch at noon", "ham"), ("cheap cash prize", "spam")] * 20
     rows[3 : 3 + share] = [row[::-1] for row in rows[3 : 3 + share]]
-    path = tmp_path / "t.csv"
-    path.write_text("body,kind\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    path = write("t.csv", "body,kind\n" + "".join(f"{text},{label}\n" for text, label in rows))
     out = tmp_path / "out.csv"
     if share > 4:
         assert re.search(

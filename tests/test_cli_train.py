@@ -240,15 +240,14 @@ def test_rare_classes_are_calibrated_too(tmp_path):
 
 
 @pytest.mark.parametrize("kernel", ["spectrum", "edit:gamma=1"])
-def test_near_copies_in_the_held_out_part_are_told(kernel, tmp_path):
+def test_near_copies_in_the_held_out_part_are_told(kernel, tmp_path, write):
     rows = [
         (f"the {word} of number {i} is {i * i} and is written so " * 4, word)
         for i in range(12)
         for word in ("banana", "monday")
     ]
     rows = [f"{text}{end},{word}\n" for end in ("", "x") for text, word in rows]
-    path = tmp_path / "x.csv"
-    path.write_text("text,label\n" + "".join(rows))
+    path = write("x.csv", "text,label\n" + "".join(rows))
     done = run("train", path, "--kernel", kernel, "-o", tmp_path / "m", "--holdout", "0.25", "--json")
     found = json.loads(done.stdout)["holdout"]["near_duplicates"]
     warning = f"warning: {len(found)} documents are tested by machines that were trained on a near-duplicate"

@@ -9,7 +9,7 @@ from command import fails, report
 from contracts import check_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import change, load
+from loading import change, load, reloaded
 from refusals import refuses
 from test_tokens import TEXTS as SHORT
 
@@ -119,8 +119,7 @@ def test_contributions_of_any_text_add_up(text):
 @pytest.mark.parametrize("kernel", [PRODUCT, MIXED, SUM], ids=spell)
 def test_a_model_of_views_is_saved_and_explained(kernel, tmp_path):
     model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
-    save(model, tmp_path / "m.textsvm")
-    again = load(tmp_path / "m.textsvm")
+    again = reloaded(model, tmp_path / "m.textsvm")
     assert again.kernel_.structure.key == model.kernel_.structure.key
     assert tuple(again.support_documents_.documents) == kernel.structure.views
     text = "Click NOW, straße"

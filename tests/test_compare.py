@@ -79,12 +79,11 @@ def test_the_table_fits_a_terminal(compared):
     assert max(len(line) for line in shown.splitlines()) <= 110
 
 
-def test_folds_judge_every_document_that_can_be_tested(tmp_path):
+def test_folds_judge_every_document_that_can_be_tested(write):
     train, _ = parts_of_dialects()
     texts, labels = [*train.texts[:60], "a lone one"], [*train.labels[:60], "lone"]
     rows = "".join(json.dumps({"text": t, "label": y}) + "\n" for t, y in zip(texts, labels, strict=True))
-    (tmp_path / "c.jsonl").write_text(rows)
-    done = run("compare", tmp_path / "c.jsonl", *FAST, "--cv", "2", "--json", "--device", "cpu")
+    done = run("compare", write("c.jsonl", rows), *FAST, "--cv", "2", "--json", "--device", "cpu")
     assert b"note: classes of a single document ('lone')" in done.stderr
     assert b"least populated" not in done.stderr
     found = json.loads(done.stdout)

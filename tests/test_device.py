@@ -266,7 +266,7 @@ def test_a_structure_holds_addresses_of_arrays():
     ],
     ids=range(9),
 )
-def test_memory_limits_of_control_groups(tmp_path, groups, membership, expected):
+def test_memory_limits_of_control_groups(tmp_path, write, groups, membership, expected):
     for name, (most, used, stat) in groups.items():
         folder = tmp_path / "fs" / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -274,5 +274,4 @@ def test_memory_limits_of_control_groups(tmp_path, groups, membership, expected)
         for file, value in zip((*names, "stat"), (most, used, stat), strict=True):
             (folder / f"memory.{file}").write_text(f"{value}\n")
     assert list(host_memory.cgroup_memory(tmp_path / "none", tmp_path)) == []
-    (tmp_path / "cgroup").write_text(f"{membership}\n")
-    assert list(host_memory.cgroup_memory(tmp_path / "cgroup", tmp_path / "fs")) == expected
+    assert list(host_memory.cgroup_memory(write("cgroup", f"{membership}\n"), tmp_path / "fs")) == expected

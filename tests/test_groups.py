@@ -351,7 +351,7 @@ def test_hold_out_and_comparison_part_no_group(tmp_path):
     assert "both parts need each of the 3 classes; add documents, or change the share" in message
 
 
-def test_update_keeps_groups_together(tmp_path):
+def test_update_keeps_groups_together(tmp_path, write):
     texts, labels, names = markers(28)
     parts = [
         table(tmp_path / f"{k}.csv", texts[a:b], labels[a:b], names[a:b])
@@ -363,8 +363,7 @@ def test_update_keeps_groups_together(tmp_path):
         found = report("update", model, parts[1][0], "--json")
         assert found["accuracy_after"] < 0.75 if grouped else found["accuracy_after"] > 0.9
         assert run("model", model, "--json").stdout.count(b'"groups": "book"') == len(grouped[:1])
-    few = tmp_path / "few.csv"
-    few.write_text("text,label\nno column of books here,class0\nand nor here,class1\n")
+    few = write("few.csv", "text,label\nno column of books here,class0\nand nor here,class1\n")
     last_line(*parts[0], "--groups", "book", "-o", model, "--force")
     assert "has no column 'book' for the group" in fails("update", model, few)
 

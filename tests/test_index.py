@@ -531,9 +531,8 @@ def test_texts_that_would_not_fit_in_memory_are_refused(indexed, path):
 
 
 @pytest.mark.slow
-def test_commands_with_a_mapped_model(indexed, path, tmp_path, monkeypatch):
-    corpus = tmp_path / "c.tsv"
-    corpus.write_text("".join(f"{label}\t{text}\n" for label, text in zip(LABELS, TEXTS, strict=True)))
+def test_commands_with_a_mapped_model(indexed, path, write, monkeypatch):
+    corpus = write("c.tsv", "".join(f"{label}\t{text}\n" for label, text in zip(LABELS, TEXTS, strict=True)))
     run("train", corpus, "-o", path, "--kernel", "spectrum:1-3", "-q")
     assert load(path).support.index
     assert run("explain", path, corpus, "--json").stdout

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from contracts import KernelContract
-from loading import load
+from loading import reloaded
 
-from textsvm import SVC, cross_validate, save, tune
+from textsvm import SVC, cross_validate, tune
 from textsvm.cli.machines import options_of
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
@@ -123,8 +123,7 @@ class TestContract(KernelContract):
 def test_it_trains_by_name_saves_loads_and_predicts(tmp_path):
     model = SVC("symbols", C=10, device="cpu").fit(TEXTS, LABELS)
     assert model.predict(TEXTS).tolist() == LABELS
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     assert isinstance(again.kernel_, SharedSymbols)
     new = ["reddish", "grassy", "", "語"]
     np.testing.assert_array_equal(again.decision_function(new), model.decision_function(new))

@@ -632,7 +632,7 @@ BODIES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
 
 @pytest.mark.parametrize("suffix", files.FORMATS)
 @pytest.mark.parametrize("several", [False, True])
-def test_round_trip(suffix, several, tmp_path):
+def test_round_trip(suffix, several, write):
     @settings(max_examples=30, deadline=None)
     @given(
         st.lists(
@@ -644,8 +644,7 @@ def test_round_trip(suffix, several, tmp_path):
             LabelledText(f"id {i}", text, labels if several else labels[0], "test" if i else "train")
             for i, (text, labels) in enumerate(rows)
         ]
-        path = tmp_path / f"file{suffix}"
-        path.write_text(FORMATS[suffix](texts), "utf-8", newline="")
+        path = write(f"file{suffix}", FORMATS[suffix](texts))
         options = {"label_separator": ";"} if several and suffix == ".csv" else {}
         back = read_labelled(path, **options)
         assert [(each.id, len(names_of(each.label)), each.part) for each in back] == [
@@ -664,10 +663,9 @@ def test_round_trip(suffix, several, tmp_path):
 
 
 @pytest.mark.parametrize("labels", [["=", "0"], ["-", "'=a"], ["=a", "=b"], ["a", "'=b"]])
-def test_round_trip_of_several_labels_that_are_a_formula_together(labels, tmp_path):
+def test_round_trip_of_several_labels_that_are_a_formula_together(labels, write):
     """The apostrophe stands before a cell, which may be a formula although no label is."""
-    path = tmp_path / "file.csv"
-    path.write_text(FORMATS[".csv"]([LabelledText("id 0", "win cash", labels)]), "utf-8", newline="")
+    path = write("file.csv", FORMATS[".csv"]([LabelledText("id 0", "win cash", labels)]))
     texts = files.with_restored(read_labelled(path, label_separator=";"))
     assert texts[-1].label == labels
 

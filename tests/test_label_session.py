@@ -576,7 +576,7 @@ NAMED = st.dictionaries(
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json"])
-def test_round_trip_with_names(suffix, tmp_path):
+def test_round_trip_with_names(suffix, write):
     @settings(max_examples=30, deadline=None)
     @given(st.lists(NAMED, min_size=1, max_size=5), st.sampled_from([None, "ham"]))
     def check(rows, decision):
@@ -588,8 +588,7 @@ def test_round_trip_with_names(suffix, tmp_path):
         ]
         if decision and rows[0]:
             texts[0] = replace(texts[0], label=decision)
-        path = tmp_path / f"file{suffix}"
-        path.write_text(files.FORMATS[suffix](texts), "utf-8")
+        path = write(f"file{suffix}", files.FORMATS[suffix](texts))
         back = files.read_labelled(path)
         assert sorted(back, key=lambda text: text.id) == texts
 
@@ -650,9 +649,8 @@ def test_a_name_that_is_missing_in_a_row_is_an_error(tmp_path):
     refuses("annotator", files.read_labelled, tmp_path / "mixed.jsonl")
 
 
-def test_files_without_names_have_none(tmp_path):
-    path = tmp_path / "file.jsonl"
-    path.write_text('{"id": "1", "label": "spam", "text": "win cash"}\n', "utf-8")
+def test_files_without_names_have_none(write):
+    path = write("file.jsonl", '{"id": "1", "label": "spam", "text": "win cash"}\n')
     assert files.read_labelled(path) == [files.LabelledText("1", "win cash", "spam")]
     assert "answers" not in files.FORMATS[".jsonl"](files.read_labelled(path))
 

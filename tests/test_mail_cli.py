@@ -63,7 +63,7 @@ def test_forms_of_a_line(store):
     assert word.strip("'").encode() in SPAM
 
 
-def test_several_messages_have_a_line_each_and_the_last_one_decides(store, tmp_path):
+def test_several_messages_have_a_line_each_and_the_last_one_decides(store, tmp_path, write):
     (tmp_path / "one").write_bytes(SPAM)
     (tmp_path / "two").write_bytes(HAM)
     result = call("classify", tmp_path / "one", tmp_path / "two")
@@ -73,8 +73,7 @@ def test_several_messages_have_a_line_each_and_the_last_one_decides(store, tmp_p
     assert call("classify", tmp_path / "two", tmp_path / "one").exit_code == 0
     assert call("classify", tmp_path / "one").stdout.startswith("spam 0.9")
     start = b"From me@example.org Mon Jan  1 00:00:00 2024\n"
-    (tmp_path / "mbox").write_bytes(start + SPAM + b"\n" + start + HAM)
-    lines = call("classify", tmp_path / "mbox").stdout.splitlines()
+    lines = call("classify", write("mbox", start + SPAM + b"\n" + start + HAM)).stdout.splitlines()
     assert [line.split(":")[-1].split()[:2] for line in lines] == [["1", "spam"], ["2", "ham"]]
     (tmp_path / "empty").mkdir()
     assert call("classify", tmp_path / "empty").exit_code == 3
@@ -241,15 +240,14 @@ def test_what_cannot_be_read_in_a_folder_is_skipped_and_said(store, tmp_path, la
     assert (result.exit_code, str(box / "1") in result.stderr) == (3, True)
 
 
-def test_a_folder_without_messages_is_an_error(store, tmp_path):
+def test_a_folder_without_messages_is_an_error(store, tmp_path, write):
     """The sentence names the layout that was looked for."""
     for name, layout in (("Maildir/cur", "its new and cur are empty"), ("folder/.hidden", "no mail files")):
         (tmp_path / name).mkdir(parents=True)
         for command in (["learn", "--as", "spam"], ["unlearn"], ["classify"]):
             result = call(*command, (tmp_path / name).parent)
             assert (result.exit_code, layout in result.stderr) == (3, True)
-    (tmp_path / "message").write_bytes(mail("spam", 5000))
-    result = call("learn", "--as", "spam", tmp_path / "folder", tmp_path / "message")
+    result = call("learn", "--as", "spam", tmp_path / "folder", write("message", mail("spam", 5000)))
     assert (result.exit_code, "holds no message" in result.stderr, counts()[0]) == (0, True, 41)
 
 

@@ -534,7 +534,7 @@ def test_a_milter_that_ends_leaves_the_socket_of_the_next(tmp_path):
         busy.line.close()
 
 
-def test_a_milter_takes_the_socket_of_a_dead_server_and_of_no_other(mta, tmp_path):
+def test_a_milter_takes_the_socket_of_a_dead_server_and_of_no_other(mta, tmp_path, write):
     path, run = mta.line.getpeername(), [sys.executable, str(ROOT / "tests/mail_servers.py")]
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
 
@@ -550,8 +550,7 @@ def test_a_milter_takes_the_socket_of_a_dead_server_and_of_no_other(mta, tmp_pat
             f"a server listens at {address} already; stop it first, or give another path"
         )
         assert not connection_refused(address)
-    (tmp_path / "file").write_text("precious")
-    assert "is not a socket" in refusal(tmp_path / "file")
+    assert "is not a socket" in refusal(write("file", "precious"))
     assert mta.message([(b"Subject", b"offer")], b"Cheap pills\r\n")[1] == b"a"
     dead = str(tmp_path / "dead")
     with socket.socket(socket.AF_UNIX) as listener:

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import joblib
 import numpy as np
 import pytest
-from loading import load
+from loading import load, reloaded
 from refusals import refuses
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
@@ -51,8 +51,7 @@ def path(model, tmp_path):
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_a_loaded_model_decides_the_same(kernel, tmp_path):
     model = SVC(kernel, C=5, punctuation=False, max_length=30).fit(TEXTS, LABELS)
-    textsvm.save(model, tmp_path / "m.textsvm", {"a": [1, "ü"]})
-    again = load(tmp_path / "m.textsvm")
+    again = reloaded(model, tmp_path / "m.textsvm", {"a": [1, "ü"]})
     new = [*TEXTS, "", "日本 banana", "Ünseen sýmbols!"]
     np.testing.assert_array_equal(again.decision_function(new), model.decision_function(new))
     assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
@@ -71,8 +70,7 @@ NUMBERS = [1.0, 2.5, 1.5, 7.0, 8.0, 9.0]
 def test_many_classes(multiclass, labels, tmp_path):
     weights = {labels[0]: np.float64(2.0), labels[1]: 0.5}
     model = SVC(Spectrum(p=2), np.float64(5), multiclass=multiclass, class_weight=weights).fit(TEXTS, labels)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again = load(tmp_path / "m.textsvm")
+    again = reloaded(model, tmp_path / "m.textsvm")
     np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
     assert again.predict(NEW).tolist() == model.predict(NEW).tolist()
     assert again.n_support_.tolist() == model.n_support_.tolist()
@@ -83,8 +81,7 @@ def test_many_classes(multiclass, labels, tmp_path):
 def test_precomputed(estimator, tmp_path):
     K = prepare(SVC(Spectrum(p=2)).settings, TEXTS).gram.rows(np.arange(6))
     model = estimator("precomputed").fit(K, NUMBERS if estimator is SVR else THREE)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again = load(tmp_path / "m.textsvm")
+    again = reloaded(model, tmp_path / "m.textsvm")
     assert again.n_features_in_ == 6
     np.testing.assert_array_equal(again.predict(K[:2]), model.predict(K[:2]))
     refuses("features", again.predict, K[:2, :5])
@@ -192,9 +189,8 @@ def test_the_file_has_no_code_in_it(path):
         (b"\xff" * 64, "not a textsvm model"),
     ],
 )
-def test_foreign_files(content, message, tmp_path):
-    (tmp_path / "x").write_bytes(content)
-    refuses(message, load, tmp_path / "x")
+def test_foreign_files(content, message, write):
+    refuses(message, load, write("x", content))
 
 
 def test_what_is_no_model_file(tmp_path, model):
@@ -207,11 +203,10 @@ def test_what_is_no_model_file(tmp_path, model):
             refuses(sentence, read, tmp_path / name)
 
 
-def test_missing_file_folder_and_other_safetensors(tmp_path):
+def test_missing_file_folder_and_other_safetensors(tmp_path, write):
     refuses("not there", load, tmp_path / "none")
     refuses("a folder", load, tmp_path)
-    (tmp_path / "x").write_bytes(tensor_bytes({"weight": np.zeros(3)}))
-    refuses("not written by textsvm", load, tmp_path / "x")
+    refuses("not written by textsvm", load, write("x", tensor_bytes({"weight": np.zeros(3)})))
 
 
 def test_every_truncation_is_noticed(path):
@@ -431,8 +426,7 @@ def test_coefficients_that_do_not_fit_in_memory(many, tmp_path, monkeypatch):
 
 def test_weights_of_a_kernel_may_be_an_array(tmp_path):
     model = SVC(GapWeighted(p=3, weights=np.array([0.0, 1.0, 2.0])), C=5).fit(TEXTS, LABELS)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again = load(tmp_path / "m.textsvm")
+    again = reloaded(model, tmp_path / "m.textsvm")
     np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
 
 
@@ -472,8 +466,7 @@ def test_labels_of_bytes_and_dates(kind, tmp_path):
     labels = np.array([KINDS_OF_LABELS[kind][i] for i in (0, 1, 0, 1, 1, 1)])
     weights = dict(zip(np.unique(labels).tolist(), (2.0, 0.5), strict=True))
     model = SVC(Spectrum(p=2), class_weight=weights).fit(TEXTS, labels)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again = load(tmp_path / "m.textsvm")
+    again = reloaded(model, tmp_path / "m.textsvm")
     assert again.classes_.tolist() == model.classes_.tolist()
     assert again.classes_.dtype.kind == model.classes_.dtype.kind
     assert again.predict(NEW).tolist() == model.predict(NEW).tolist()

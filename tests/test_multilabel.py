@@ -9,7 +9,7 @@ import pytest
 from command import fails, report, run, works
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import load
+from loading import load, reloaded
 from problems import gaussian
 from refusals import refuses
 from scipy.sparse import csr_matrix, issparse
@@ -293,8 +293,7 @@ def test_a_loaded_model_gives_labels_in_their_form(form, tmp_path):
     indicator = MultiLabelBinarizer().fit_transform(y)
     given = {"tuples": y, "indicator": indicator, "sparse": csr_matrix(indicator)}[form]
     model = MultilabelSVC(Spectrum((1, 3), "log", idf=True), C=3, device="cpu").fit(texts, given)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again = load(tmp_path / "m.textsvm")
+    again = reloaded(model, tmp_path / "m.textsvm")
     np.testing.assert_array_equal(again.thresholds_, model.thresholds_)
     assert type(again.predict(texts)) is type(model.predict(texts))
     assert (again.label_form_, again.thresholds) == (form, "cv")

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from loading import change, load
+from loading import change, load, reloaded
 from refusals import refuses
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -354,8 +354,7 @@ def test_spectrum_kernels_alone_are_trained_on_features_and_kept_without_texts(t
     model = svc(TEXTS, compute=Compute(solver="features"), tol=1e-6).fit(TABLE, LABELS)
     expected = by_gram.decision_function(TABLE)
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=1e-3)
-    save(model, tmp_path / "m.textsvm", texts=False)
-    again = load(tmp_path / "m.textsvm")
+    again = reloaded(model, tmp_path / "m.textsvm", texts=False)
     np.testing.assert_allclose(again.decision_function(TABLE), model.decision_function(TABLE), atol=1e-5)
     assert explain(again, rows([0]))[0].text == explain(model, rows([0]))[0].text
     found = cross_validate(svc(TEXTS), TABLE, LABELS, cv=3).decision
@@ -376,8 +375,7 @@ def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
     assert model.gram_description_.startswith("none, ")
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=2e-3)
     for each in (by_gram, model):
-        save(each, tmp_path / "m.textsvm", texts=False)
-        again = load(tmp_path / "m.textsvm")
+        again = reloaded(each, tmp_path / "m.textsvm", texts=False)
         np.testing.assert_allclose(again.decision_function(TABLE), each.decision_function(TABLE), atol=1e-5)
         [of_weights], [of_support] = explain(again, rows([0])), explain(each, rows([0]))
         np.testing.assert_allclose(of_weights.symbols, of_support.symbols, atol=1e-5)

@@ -66,7 +66,7 @@ def texts_of(seed, n, special):
     classes=st.sampled_from([CLASSES, ("1", "2", "3"), ("True", "False"), ("1.5", "2.5"), ("a b", "c", "d")]),
 )
 def test_any_dialect_is_read_right_or_refused(
-    tmp_path, dialect, header, special, encoding, suffix, width, seed, classes
+    write, dialect, header, special, encoding, suffix, width, seed, classes
 ):
     n, classes = 24, CLASSES if header == "total" else classes
     texts, labels = texts_of(seed, n, special), [classes[i % len(classes)] for i in range(n)]
@@ -81,8 +81,7 @@ def test_any_dialect_is_read_right_or_refused(
         options = {"text": "1", "label": "2", "header": False}
     top = [] if header == "none" else [names[:width]]
     data = table([*above, *top, *(row[:width] for row in below), *rows, *end], dialect)
-    path = tmp_path / f"t{suffix}"
-    path.write_bytes(data.encode(encoding))
+    path = write(f"t{suffix}", data.encode(encoding))
     if encoding in ("cp850", "mac_roman"):
         options["encoding"] = encoding
     if suffix == ".txt":
@@ -105,10 +104,9 @@ def test_any_dialect_is_read_right_or_refused(
     ("name", "symbol"), [("tab", "\t"), ("\\t", "\t"), ("comma", ","), ("semicolon", ";"), ("pipe", "|")]
 )
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt"])
-def test_a_separator_has_a_name_and_a_symbol(name, symbol, suffix, tmp_path):
+def test_a_separator_has_a_name_and_a_symbol(name, symbol, suffix, write):
     """`--table separator=tab`, which refusals advise, ended with a traceback."""
-    path = tmp_path / f"t{suffix}"
-    path.write_text("".join(f"one {i}{symbol}{'xy'[i % 2]}\n" for i in range(20)), "utf-8")
+    path = write(f"t{suffix}", "".join(f"one {i}{symbol}{'xy'[i % 2]}\n" for i in range(20)))
     for separator in (name, symbol):
         form = {"text": "1", "label": "2", "header": False, "separator": separator, "format": "csv"}
         corpus = read_corpus(path, **form)
@@ -214,8 +212,7 @@ def test_a_row_without_text_whose_class_is_average_is_refused(tmp_path):
         refuses(r"1 of the 25 rows of t\.csv has no text", read_corpus, tmp_path / "t.csv", require_text=True)
 
 
-def test_a_text_that_begins_with_the_name_of_a_total_stays(tmp_path):
+def test_a_text_that_begins_with_the_name_of_a_total_stays(write):
     rows = "".join(f'{"ab"[i % 2]},"Frage {i}\nzu Rechnung"\n' for i in range(20))
-    (tmp_path / "t.csv").write_text(f'label,text\n{rows}a,"Summe\n12 Euro"\n')
-    corpus = read_corpus(tmp_path / "t.csv")
+    corpus = read_corpus(write("t.csv", f'label,text\n{rows}a,"Summe\n12 Euro"\n'))
     assert (len(corpus), corpus.warnings) == (21, [])

@@ -56,19 +56,16 @@ def contents(path, **options):
 @pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["tar", "gzip", "bzip2", "xz"]
 )
-def test_every_packing_of_a_tar(pack, tmp_path):
-    path = tmp_path / "corpus"  # no ending: the content tells
-    path.write_bytes(pack(tar(FILES)))
+def test_every_packing_of_a_tar(pack, write):
+    path = write("corpus", pack(tar(FILES)))  # no ending: the content tells
     assert contents(path) == FILES
-    (tmp_path / "one.csv.gz").write_bytes(pack(b"a,b\n"))
-    found = read_files(tmp_path / "one.csv.gz")
+    found = read_files(write("one.csv.gz", pack(b"a,b\n")))
     assert found.single
     assert found.files[0].data == b"a,b\n"
 
 
-def test_zip_and_folder(tmp_path):
-    (tmp_path / "c.zip").write_bytes(zipped(FILES))
-    assert contents(tmp_path / "c.zip") == FILES
+def test_zip_and_folder(tmp_path, write):
+    assert contents(write("c.zip", zipped(FILES))) == FILES
     folder = tmp_path / "folder"
     for name, data in {**FILES, ".hidden/x": b"no", "a/.DS_Store": b"no"}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -94,17 +91,15 @@ def test_nothing_leaves_the_archive(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_bombs_are_refused(pack, tmp_path):
-    path = tmp_path / "bomb"
-    path.write_bytes(pack(b"\0" * 30_000_000))
+def test_bombs_are_refused(pack, write):
+    path = write("bomb", pack(b"\0" * 30_000_000))
     refuses("more than 1,000,000 bytes", read_files, path, max_bytes=1_000_000)
     path.write_bytes(pack(tar({"x": b"a" * 3_000_000})))
     refuses("max_bytes", read_files, path, max_bytes=1_000_000)
 
 
-def test_bombs_in_zips_and_sparse_members(tmp_path):
-    path = tmp_path / "bomb"
-    path.write_bytes(zipped({"x": b"a" * 900_000, "y": b"a" * 900_000}))
+def test_bombs_in_zips_and_sparse_members(write):
+    path = write("bomb", zipped({"x": b"a" * 900_000, "y": b"a" * 900_000}))
     refuses("max_bytes", read_files, path, max_bytes=1_000_000)
     sparse = tarfile.TarInfo("huge")
     sparse.type = tarfile.GNUTYPE_SPARSE
@@ -118,20 +113,18 @@ def test_bombs_in_zips_and_sparse_members(tmp_path):
     assert "sparse" in found.problems[0][1]
 
 
-def test_a_zip_that_lies_about_its_size(tmp_path):
+def test_a_zip_that_lies_about_its_size(write):
     data = bytearray(zipped({"x": b"a" * 5000}))
     central = data.index(b"PK\x01\x02")
     data[central + 24 : central + 28] = struct.pack("<I", 10)
-    (tmp_path / "z.zip").write_bytes(data)
-    refuses("damaged", read_files, tmp_path / "z.zip")
+    refuses("damaged", read_files, write("z.zip", data))
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.8])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-def test_a_truncated_archive_is_never_taken_for_a_whole_one(pack, share, tmp_path):
+def test_a_truncated_archive_is_never_taken_for_a_whole_one(pack, share, write):
     whole = pack(tar({f"{i}.txt": os.urandom(2000) for i in range(20)}))
-    path = tmp_path / "cut.tar"
-    path.write_bytes(whole[: max(600, int(share * len(whole)))])
+    path = write("cut.tar", whole[: max(600, int(share * len(whole)))])
     refuses(r"cut\.tar is damaged or cut off", read_files, path)
     path.write_bytes(zipped({"x": os.urandom(2000)})[: int(share * 2000)])
     refuses(r"cut\.tar is damaged or cut off", read_files, path)
@@ -222,17 +215,15 @@ def test_lines_beside_a_picture(tmp_path):
 @pytest.mark.parametrize(
     "magic", [b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07\x00", b"\x04\x22\x4d\x18", b"\x1f\x9d\x90"]
 )
-def test_archives_that_are_not_read(magic, tmp_path):
-    (tmp_path / "x").write_bytes(magic + b"rest")
-    refuses("not read; repack", read_files, tmp_path / "x")
+def test_archives_that_are_not_read(magic, write):
+    refuses("not read; repack", read_files, write("x", magic + b"rest"))
 
 
-def test_encrypted_zip(tmp_path):
+def test_encrypted_zip(write):
     data = bytearray(zipped({"x": b"abc"}))
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         data[data.index(mark) + offset] |= 1
-    (tmp_path / "z.zip").write_bytes(data)
-    refuses("encrypted at x", read_files, tmp_path / "z.zip")
+    refuses("encrypted at x", read_files, write("z.zip", data))
 
 
 def test_paths_that_cannot_be_read(tmp_path, monkeypatch):
@@ -280,10 +271,9 @@ def test_members_of_gzip(tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_files, lambda path: FileOnDisk("t", path).data])
-def test_a_bomb_of_gzip_members(read, tmp_path, monkeypatch):
+def test_a_bomb_of_gzip_members(read, write, monkeypatch):
     """Small members hide the ratio of their content: 30 million rows in 0.9 MB; members without content."""
-    path = tmp_path / "t.tsv.gz"
-    path.write_bytes(gzip.compress(b"a\tb\n" * 1500) * 20_000)
+    path = write("t.tsv.gz", gzip.compress(b"a\tb\n" * 1500) * 20_000)
     refuses(r"more than 1,000,000 lines from 920,000 bytes", read, path)
     monkeypatch.setattr(files, "FREE_MEMBERS", 1000)
     path.write_bytes(gzip.compress(b"") * 1001 + gzip.compress(b"a\tb\n"))

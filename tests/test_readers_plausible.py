@@ -119,10 +119,9 @@ def test_a_long_run_of_letters_is_read_once(tmp_path):
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_a_single_column_of_0_and_1_is_no_list_of_labels(empty, tmp_path):
+def test_a_single_column_of_0_and_1_is_no_list_of_labels(empty, write):
     rows = [f"a text of some words {i},{'' if empty and i % 4 == 0 else i % 2}" for i in range(40)]
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join(["text,complaint", *rows]), "utf-8")
+    path = write("t.csv", "\n".join(["text,complaint", *rows]))
     with pytest.raises(InputError, match="labels 0 and 1 of one column are classes; leave out --multilabel"):
         read_corpus(path, text="text", label="complaint", **SEVERAL)
     assert set(read_corpus(path, text="text", label="complaint", skip_invalid=empty).labels) == {"0", "1"}
@@ -130,13 +129,12 @@ def test_a_single_column_of_0_and_1_is_no_list_of_labels(empty, tmp_path):
 
 @pytest.mark.parametrize("error", ["#NV", "#N/A", "#BEZUG!", " #REF! "])
 @pytest.mark.parametrize("number", [0, 1])
-def test_error_cells_are_no_part_of_joined_texts(error, number, tmp_path):
+def test_error_cells_are_no_part_of_joined_texts(error, number, write):
     """Words with such a sign within a cell stay."""
     cells = [[f"issue #{i} of ours", f"a text of some words {i}"] for i in range(40)]
     cells[7][number] = error
     lines = [",".join([*row, "ab"[i % 2]]) for i, row in enumerate(cells)]
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join(["title,body,label", *lines]), "utf-8")
+    path = write("t.csv", "\n".join(["title,body,label", *lines]))
     corpus = read_corpus(path, text="title,body", label="label")
     assert len(corpus) == 40
     assert corpus.texts[7].split("\n") == ["" if k == number else cell for k, cell in enumerate(cells[7])]

@@ -46,9 +46,8 @@ def test_a_file_is_read_as_by_scikit_learn(tmp_path_factory, matrix, data):
     assert read.tolist() == their_labels.tolist()
 
 
-def test_comments_blank_lines_several_labels_and_queries(tmp_path):
-    path = tmp_path / "x.svm"
-    path.write_text("# about_it\n1,3 2:0.5 # first_one\n\n  2 1:1 3:-2e-1\n")
+def test_comments_blank_lines_several_labels_and_queries(write):
+    path = write("x.svm", "# about_it\n1,3 2:0.5 # first_one\n\n  2 1:1 3:-2e-1\n")
     found, labels = parse(path)
     assert found.toarray().tolist() == [[0, 0.5, 0], [1, 0, -0.2]]
     assert labels == [(1.0, 3.0), (2.0,)]
@@ -85,9 +84,8 @@ def test_comments_blank_lines_several_labels_and_queries(tmp_path):
         ("1 1:1:1", "line 1, column 3", "'1:1:1'"),
     ],
 )
-def test_a_bad_line_is_named_with_its_column(text, where, what, tmp_path):
-    path = tmp_path / "x.svm"
-    path.write_text(text + "\n")
+def test_a_bad_line_is_named_with_its_column(text, where, what, write):
+    path = write("x.svm", text + "\n")
     with pytest.raises(InputError) as error:
         parse(path)
     assert str(error.value).startswith(f"x.svm, {where}: ")
@@ -165,9 +163,8 @@ def test_labels_that_are_numbers_to_be_predicted(tmp_path):
     refuses("no column 'price'; its labels are called label", read_corpus, tmp_path / "x.svm", target="price")
 
 
-def test_subsets_duplicates_and_reduced_labels_carry_vectors(tmp_path):
-    (tmp_path / "x.svm").write_text("1 1:1\n2 2:1\n1 1:1\n3 1:1 2:0.5\n")
-    corpus = read_corpus(tmp_path / "x.svm")
+def test_subsets_duplicates_and_reduced_labels_carry_vectors(write):
+    corpus = read_corpus(write("x.svm", "1 1:1\n2 2:1\n1 1:1\n3 1:1 2:0.5\n"))
     assert corpus.duplicates() == [("1", "3")]
     assert corpus.subset([3, 0]).vectors.toarray().tolist() == [[1, 0.5], [1, 0]]
     two = corpus.reduce_labels("1", "2")
@@ -249,10 +246,9 @@ def sparse_file(**changes):
     ],
     ids=range(19),
 )
-def test_a_bad_file_of_vectors_is_refused(data, what, tmp_path):
+def test_a_bad_file_of_vectors_is_refused(data, what, write):
     suffix = {b"\x93N": "npy", b"PK": "npz"}.get(data[:2], "svm")
-    (tmp_path / f"x.{suffix}").write_bytes(data)
-    refuses(what, read_corpus, tmp_path / f"x.{suffix}")
+    refuses(what, read_corpus, write(f"x.{suffix}", data))
 
 
 def test_an_npz_without_a_clear_matrix_is_refused(tmp_path):
@@ -298,9 +294,8 @@ def test_columns_stay_apart(stored, tmp_path):
     assert twice.duplicates() == [("2", "2")]
 
 
-def test_columns_of_several_paths_and_vectors_beside(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text(TABLE)
+def test_columns_of_several_paths_and_vectors_beside(write):
+    path = write("x.csv", TABLE)
     corpus = read_documents([path] * 2, text=["subject"], numbers="hour")
     assert corpus.columns["hour"].tolist() == [1, 23, 1, 23]
     beside = corpus.with_vectors(np.eye(4), "v.npy")

@@ -1563,9 +1563,8 @@ def test_a_server_may_end_while_models_are_loaded(number, models):
 # Signals
 
 
-def test_reload_without_a_dropped_request(models, tmp_path):
-    path = tmp_path / "model.textsvm"
-    path.write_bytes((models / "two.textsvm").read_bytes())
+def test_reload_without_a_dropped_request(models, write):
+    path = write("model.textsvm", (models / "two.textsvm").read_bytes())
     with serving(f"m={path}") as server:
         old = server.predict(text="lunch")[1]
         replacement = SVC(Spectrum((1, 3)), C=0.01).fit(TEXTS[:60], LABELS[:60])

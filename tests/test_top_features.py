@@ -10,7 +10,7 @@ import pytest
 from command import run
 from hypothesis import given
 from hypothesis import strategies as st
-from loading import load
+from loading import reloaded
 from refusals import refuses
 
 from textsvm import (
@@ -130,8 +130,7 @@ def test_other_machines():
 
 def test_a_model_without_texts_has_the_same_weights(tmp_path):
     model = SVC("spectrum:1-3,log,idf", device="cpu").fit(TEXTS, LABELS)
-    save(model, tmp_path / "m", texts=False)
-    kept = load(tmp_path / "m")
+    kept = reloaded(model, tmp_path / "m", texts=False)
     names, other = model.get_feature_names_out(), kept.get_feature_names_out()
     theirs = dict(zip(other.tolist(), kept.coef_[0], strict=True))
     for name, weight in zip(names.tolist(), model.coef_[0], strict=True):
@@ -162,7 +161,7 @@ def test_occurrences_are_those_of_python(text, string):
     assert Occurrences(text).count(string) == text.count(string)
 
 
-def test_command_line(tmp_path):
+def test_command_line(tmp_path, write):
     model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)
     save(model, tmp_path / "m.textsvm")
     told = run("explain", tmp_path / "m.textsvm", "--top", "2", "--json")
@@ -180,8 +179,7 @@ def test_command_line(tmp_path):
     assert rows[2][:3] == ["spam", "words", "cash"]
     run("explain", tmp_path / "m.textsvm", "--top", "2", "--json", "-o", tmp_path / "features.jsonl")
     assert (tmp_path / "features.jsonl").read_bytes() == told.stdout
-    many = tmp_path / "many.csv"
-    many.write_text("text\n" + "win cash\nlunch at noon\n" * 5)
+    many = write("many.csv", "text\n" + "win cash\nlunch at noon\n" * 5)
     summary = run("explain", tmp_path / "m.textsvm", many)
     assert summary.stdout.decode().startswith("10 documents")
     assert "5 more documents are not shown" in summary.stderr.decode()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from command import report
-from loading import load
+from loading import load, reloaded
 from refusals import refuses
 from scipy.special import expit
 from test_columns import corpus
@@ -160,8 +160,7 @@ def test_models_from_features_go_where_others_go(name, tmp_path):
     texts, y = letters(60, 2)
     model = SVC(CLASSES[name], compute=Compute(solver="features"), device="cpu").fit(texts, y)
     expected = model.decision_function(NEW)
-    textsvm.save(model, tmp_path / "m")
-    loaded = load(tmp_path / "m")
+    loaded = reloaded(model, tmp_path / "m")
     np.testing.assert_array_equal(loaded.decision_function(NEW), expected)
     assert loaded.compute is None  # as memory and device, it belongs to the machine that trains
     for one, value in zip(explain(loaded, NEW), expected, strict=True):

@@ -13,7 +13,7 @@ from contracts import VECTORS, VectorContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from loading import change, load
+from loading import change, load, reloaded
 from refusals import refuses
 from scipy.sparse import coo_array, csr_array, csr_matrix, issparse
 from sklearn import svm
@@ -343,8 +343,7 @@ def test_a_linear_model_without_vectors(tmp_path):
     path = tmp_path / "m.textsvm"
     for kernel in (Linear(), Sum([Linear(), Linear()])):
         model = SVC(kernel).fit(X, y)
-        textsvm.save(model, path, texts=False)
-        again = load(path)
+        again = reloaded(model, path, texts=False)
         np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=1e-6)
         assert again.n_features_in_ == 10
         assert len(again.support_) == 0
