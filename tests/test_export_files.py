@@ -211,9 +211,14 @@ def test_command_names_the_columns_of_a_text(tmp_path):
     rows = [f"{word} {i},{word} now,{word}" for i in range(6) for word in ("cash", "noon")]
     (tmp_path / "t.csv").write_text("\n".join(["title,body,kind", *rows]))
     joined = "a text is the columns title + body; + is a line break"
-    for text, said in (("title,body", joined), ("title", "")):
+    several = "texts in the order of the columns title, body + title; + is a line break"
+    of_table = "title=spectrum:2+body,title=spectrum:3"
+    for text, kernel, said in (
+        (["--text", "title,body"], "spectrum:2", joined), (["--text", "title"], "spectrum:2", ""),
+        ([], of_table, several),
+    ):  # fmt: skip
         model = tmp_path / "model"
-        options = ["--text", text, "--label", "kind", "--kernel", "spectrum:2", "-o", str(model), "--force"]
+        options = [*text, "--label", "kind", "--kernel", kernel, "-o", str(model), "--force"]
         assert run("train", str(tmp_path / "t.csv"), *options).returncode == 0
         done = run("export", str(model), "-o", str(tmp_path / f"{len(said)}.bin"))
         assert said in done.stdout.decode()

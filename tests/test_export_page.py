@@ -10,7 +10,7 @@ from command import run
 from refusals import refuses
 from test_reporting import HOSTILE_LABEL
 
-from textsvm import SVC, InputError, Spectrum, export, save
+from textsvm import SVC, SVR, InputError, Spectrum, export, load, save
 from textsvm.apps.export import commands
 from textsvm.cli.options import PrintingOptions
 
@@ -67,6 +67,18 @@ def test_tells_the_accuracy_that_the_model_recorded_and_no_path(tmp_path):
     page = (tmp_path / "other.html").read_text("utf-8")
     assert "Accuracy on documents held out of training (3-fold cross-validation)" in page
     assert "not recorded" not in page
+    [example] = json.loads(re.search(r'id="facts">(.*?)</script>', page)[1])["example"]
+    assert {"cash", "prize"} & {*example.split()}
+    assert not {"lunch", "noon", "home"} & {*example.split()}
+    model = SVR(Spectrum(2), **CPU).fit(TEXTS, range(24))
+    estimate = {"mae": 12.5, "n": 9, "held_out": "somewhere"}
+    save(
+        model, tmp_path / "numbers", info={"estimate": estimate, "classes": [{"class": "x", "documents": 7}]}
+    )
+    [path] = export(load(tmp_path / "numbers"), tmp_path / "numbers.html")
+    page = path.read_text("utf-8")
+    assert "Mean absolute error on documents held out of training (somewhere)</th><td>12.5 (9 texts)<" in page
+    assert "By class</th><td>x: 7<" in page
     assert b"held_out=3-fold cross-validation" in run("model", "m.textsvm", cwd=tmp_path).stdout
 
 

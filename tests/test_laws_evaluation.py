@@ -17,13 +17,13 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from textsvm import SVC, OneClassSVM, Spectrum, evaluate
+from textsvm import SVC, CalibratedSVC, OneClassSVM, Spectrum, evaluate
 from textsvm.evaluation import drift
 from textsvm.evaluation.baselines import baselines_of, compare, machine
 from textsvm.evaluation.comparison import MOST_SHOWN, side_by_side
 from textsvm.evaluation.drift import decide_sample, record
 from textsvm.evaluation.estimate import Verdict, verdict_on
-from textsvm.evaluation.judge import data_warnings, judge, with_top
+from textsvm.evaluation.judge import confidence, data_warnings, judge, rows_of, with_top
 from textsvm.evaluation.metrics import average_precisions, break_even, roc_area, scores
 from textsvm.evaluation.results import clopper_pearson, evaluate_labels, percentile_interval
 from textsvm.evaluation.slices import MOST, make_slices
@@ -146,6 +146,13 @@ def test_the_best_labels_are_those_of_largest_probability():
         for side in (None, probability)
     }
     assert best == {True: ["a", "b"], False: ["c", "b"]}
+    two = [next(rows_of(list("ab"), np.array(["a"]), np.array([-1.5]), None, x))["decision"] for x in "ab"]
+    assert two == [1.5, -1.5]
+    model = CalibratedSVC(SVC(Spectrum(1)), cv=2, reject=0.9).fit(
+        ["aa", "ab", "ba", "bb"] * 3, list("xyxy") * 3
+    )
+    said, sure = np.array(["unsure", "b", "c"], object), probability.repeat(3, axis=0)
+    assert confidence(model.model_, np.array(list("abc")), said, decision, sure).tolist() == [0.7, 0.2, 0.7]
 
 
 def test_new_symbols_of_any_view_are_told():

@@ -10,6 +10,7 @@ from refusals import refuses
 from textsvm import verify
 from textsvm.cli.console import Console
 from textsvm.cli.verify import _show as show
+from textsvm.evaluation import verification
 from textsvm.evaluation.metrics import roc_area
 from textsvm.evaluation.verification import _c_at_1, _limits, verify_all
 
@@ -79,7 +80,9 @@ def test_many_and_long_texts_are_sampled():
         assert np.isfinite(result.scores).all()
 
 
-def test_a_short_text_beside_a_long_text_is_sampled_too():
+@pytest.mark.parametrize("most", [600, 30])
+def test_a_short_text_beside_a_long_text_is_sampled_too(most, monkeypatch):
+    monkeypatch.setattr(verification, "MOST_PIECES", most)
     writers = [author(seed) for seed in range(3)]
     texts = [write(book, n) for write in writers for book, n in ((0, 40_000), (1, 300))]
     result = verify(texts, np.repeat(list("abc"), 2).tolist(), writers[1](5, 400))
