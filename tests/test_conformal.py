@@ -101,7 +101,9 @@ def test_results_and_reports_say_what_was_promised_and_kept(fitted):
     results = judge(fitted, texts, labels)
     assert [each["promised"] for each in results.sets] == [0.9, 0.95, 0.99]
     assert results.sets[0]["coverage"] >= 0.9
-    assert results.sets[0]["mean_size"] >= 1
+    values, p = np.linspace(0.1, 0.9, 19), np.array([[0.5, 0.35, 0.15], [0.9, 0.05, 0.05]])
+    rows, _ = Conformity(values, np.array([0, 19, 19, 19]), values).summary(p, p, np.array([2, 0]))
+    assert rows[0] == {"promised": 0.9, "coverage": 1.0, "mean_size": 2.0, "single": 0.5}
     assert results.rejected["allowed"] == 0.05
     assert results.rejected["unlike"] < 0.2
     assert results.as_dict()["sets"] == results.sets

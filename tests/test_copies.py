@@ -209,6 +209,10 @@ def test_a_calibration_learns_nothing_from_copies(method):
     texts, labels = noise()
     model = CalibratedSVC(SVC(Spectrum(2)), method=method).fit(texts, labels)
     assert model.held_out_accuracy_ < 0.7
+    halves = np.split(np.arange(len(texts)), 2)
+    with pytest.warns(LeakageWarning, match="do not keep copies together"):
+        model = CalibratedSVC(SVC(Spectrum(2)), method, cv=[halves, halves[::-1]]).fit(texts, labels)
+    assert model.held_out_accuracy_ is None  # it would be that of copies
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -15,7 +15,7 @@ from test_store import EDIT, LABELS, TEXTS, small  # noqa: F401 (a fixture)
 from benchmarks.tiers import compare_ways, planned_tasks
 from textsvm import SVC, Compute, EditDistance, InputError, Spectrum, Sum, cross_validate, tune
 from textsvm.gram.base import needed_bytes
-from textsvm.gram.plan import GRAM, Case, FeatureCase, Rates, candidates, plan_features, plan_gram
+from textsvm.gram.plan import GRAM, Case, FeatureCase, Rates, candidates, plan_features, plan_gram, show_bytes
 
 unlimited_rates = partial(Rates, bus=inf, allocate=inf, read=inf, write=inf)
 H200 = unlimited_rates(compute=2.4e8, bus=5e10, read=1.3e9, write=1.3e9)
@@ -331,3 +331,8 @@ def test_byte_budgets_hold(tmp_path, tier):
     if store:
         used = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         assert 4 * n * n < used <= 4 * n * n + 12 * n + 4096
+
+
+def test_bytes_are_shown_in_their_unit():
+    sizes = (1023, 1 << 10, 3 << 19, 5 << 30, 1 << 45, 1 << 52)
+    assert [*map(show_bytes, sizes)] == ["1023 B", "1.0 KiB", "1.5 MiB", "5.0 GiB", "32.0 TiB", "4096.0 TiB"]

@@ -263,6 +263,10 @@ def test_minutes_have_60_seconds(minutes, tried, monkeypatch):
     assert (len(found.table), len(found.untried)) == (tried, 3 - tried)
     assert any("minutes are over after 1 of 3 kernels" in str(x.message) for x in said) == (tried == 1)
     assert found.best_estimator.predict(documents[:1])[0] in y
+    times = chain([0.0], repeat(45.0))
+    with warnings.catch_warnings():  # nothing is left out after the last kernel
+        warnings.filterwarnings("error", ".*minutes are over")
+        tune(SVC(device="cpu"), documents, y, {"kernel": KERNELS[2:3]}, cv=2, minutes=minutes)
 
 
 @pytest.mark.parametrize("metric", ["r2", "mae"])

@@ -80,7 +80,7 @@ def test_many_and_long_texts_are_sampled():
         assert np.isfinite(result.scores).all()
 
 
-@pytest.mark.parametrize("most", [600, 30])
+@pytest.mark.parametrize("most", [600, 60])
 def test_a_short_text_beside_a_long_text_is_sampled_too(most, monkeypatch):
     monkeypatch.setattr(verification, "MOST_PIECES", most)
     writers = [author(seed) for seed in range(3)]
