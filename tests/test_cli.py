@@ -90,12 +90,6 @@ def test_version():
         assert version(library) in lines[3]
 
 
-def test_version_imports_no_library_but_for_the_device():
-    code = "import sys; from textsvm.cli import _versions; _versions(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert not set(loaded.split()) & {"numpy", "scipy", "numba", "sklearn", "cupy"}
-
-
 def completed(*words):
     """What completion offers for the last of these words."""
     done = run_fresh(

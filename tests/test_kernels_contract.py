@@ -1,7 +1,5 @@
 """A kernel that this file alone defines does all that the kernels of the house do."""
 
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,9 +162,7 @@ def test_it_has_options_on_the_command_line():
         options(kernel=["symbols"], power="5").grid()
 
 
-def test_help_is_had_without_the_kernels():
-    code = "import sys, textsvm.cli; sys.exit(any(name in sys.modules for name in ('sklearn', 'numba')))"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+def test_every_option_of_a_kernel_has_a_help():
     for name in KERNELS:
         assert KERNELS[name].name == name
         assert all(option.help for option in KERNELS.options(name))

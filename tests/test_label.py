@@ -657,24 +657,6 @@ def test_the_curve_of_a_search_ends_at_the_estimate_of_accuracy():
     assert progress.curve[-1] == (50, progress.accuracy)
 
 
-def test_a_page_does_without_scikit_learn_and_keeps_no_freed_memory():
-    code = (
-        "import sys, textsvm.apps.label.app\n"
-        "from textsvm.apps.label.learner import Learner\n"
-        "texts = [f'{i} ' + 'cash' * (i % 3) for i in range(40)]\n"
-        "learner = Learner(texts, ['a', 'b'])\n"
-        "for i in range(20):\n"
-        "    learner.answer(i, 'ab'[i % 2])\n"
-        "learner.refresh()\n"
-        "assert learner.guess(30).scores and learner.progress()\n"
-        "print({'sklearn', 'pandas', 'pyarrow', 'scipy.stats', 'scipy.optimize'} & {*sys.modules})\n"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        == "set()\n"
-    )
-
-
 def test_rows_do_not_depend_on_groups(monkeypatch):
     texts = corpus(60)[0]
     whole = Pool(texts, np.arange(60))

@@ -423,13 +423,6 @@ def test_fields_are_those_that_were_sent():
     assert len(read_message(long + b"\nText").text.partition("\n\n")[0]) == MAX_SENT
 
 
-def test_reading_and_marking_a_mail_needs_the_standard_library_alone():
-    """A client that starts anew for each mail waits for what is imported."""
-    code = "import sys, textsvm.apps.mail.message, textsvm.apps.mail.raw_message; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert not {b"numpy", b"numba", b"tarfile", b"typer"} & {*done.stdout.split()}
-
-
 def test_a_large_blank_message_is_empty_without_a_copy():
     data = b" " * (8 << 20)
     tracemalloc.start()

@@ -1,8 +1,5 @@
 """Corpus: selecting, reducing labels, duplicates."""
 
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,10 +84,3 @@ def test_ids_are_unique(ids):
     corpus = build_corpus([Document(each, str(i)) for i, each in enumerate(ids)], "s", "f", [])
     assert len(set(corpus.ids)) == len(ids)
     assert all(corpus.ids[ids.index(each)] == each for each in set(ids))  # the first keeps its own
-
-
-def test_importing_the_readers_loads_nothing_heavy():
-    heavy = ("numpy", "sklearn", "pandas", "numba")
-    code = f"import sys, textsvm.readers; print([m for m in {heavy} if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"

@@ -181,6 +181,35 @@ def test_bounds_of_a_file_that_are_none_are_refused(reject, tmp_path):
         refuses("neither a probability nor two", read, tmp_path / "m")
 
 
+LABELLING = """import textsvm.apps.label.app
+from textsvm.apps.label.learner import Learner
+texts = [f'{i} ' + 'cash' * (i % 3) for i in range(40)]
+learner = Learner(texts, ['a', 'b'])
+for i in range(20):
+    learner.answer(i, 'ab'[i % 2])
+learner.refresh()
+assert learner.guess(30).scores and learner.progress()"""
+
+
+@pytest.mark.parametrize(
+    ("code", "libraries"),
+    [
+        ("import textsvm.cli", "sklearn numba"),
+        ("from textsvm.cli import _versions; _versions()", "numpy scipy numba sklearn cupy"),
+        ("import textsvm.runtime.device, textsvm.kernels.edit.kernel", "cupy"),
+        ("import textsvm.readers", "numpy sklearn pandas numba"),
+        ("import textsvm.apps.mail.features, textsvm.apps.mail.decision", "numba scipy sklearn"),
+        ("import textsvm.apps.mail.message, textsvm.apps.mail.raw_message", "numpy numba tarfile typer"),
+        (LABELLING, "sklearn pandas pyarrow scipy.stats scipy.optimize"),
+    ],
+)
+def test_what_starts_often_imports_no_library_that_takes_long(code, libraries):
+    """A client that starts anew for each mail waits for what is imported."""
+    command = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert not {*libraries.split()} & {*done.stdout.split()}
+
+
 def libraries(folder, *arguments):
     """Output of a command and the libraries that it imported."""
     code = (
