@@ -153,8 +153,8 @@ class Server:
 
 
 @contextmanager
-def serving(*arguments, hangup=False, program=("-m", "textsvm")):
-    """A server; with `hangup` it gets SIGHUP when it begins to load the models."""
+def serving(*arguments, hangup=False, program=("-m", "textsvm"), until="answering at "):
+    """A server that has written the line `until`; with `hangup` SIGHUP comes when it begins to load."""
     command = [sys.executable, *program, "serve", *map(str, arguments), "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
@@ -162,7 +162,7 @@ def serving(*arguments, hangup=False, program=("-m", "textsvm")):
     try:
         for line in process.stderr:
             lines.append(line.strip())
-            if line.startswith("answering at "):
+            if line.startswith(until):
                 break
             if hangup and line.startswith("loading "):
                 process.send_signal(signal.SIGHUP)
@@ -233,24 +233,19 @@ def test_a_model_with_an_encoder(tmp_path):
     assert ServedModel("m", str(tmp_path / "m.textsvm")).predict(texts)[1].tolist() == labels
 
 
-@pytest.mark.parametrize("name", ["two", "three", "calibrated", "labels", "numbers", "single"])
-def test_answers_are_those_of_predict(name, server, models, tmp_path):
-    texts = [*TEXTS[200:230], *(text for text in ODD if text.strip() and text != "\ud800")]
-    proba = ["--proba"] if name == "calibrated" else []
-    expected = predicted(models / f"{name}.textsvm", texts, tmp_path, *proba)
-    assert server.predict(model=name, texts=texts) == (200, {"predictions": expected})
-    for text, row in list(zip(texts, expected, strict=True))[-6:]:
-        assert server.predict(model=name, text=text) == (200, row)
-
-
 @pytest.mark.parametrize(
     ("name", "options", "fields"),
-    [(name, ["--top", "2"], {"top": 2}) for name in ("two", "three", "calibrated", "labels")]
-    + [("calibrated", [], {"probabilities": False})],
+    [(name, [], {}) for name in ("two", "three", "labels", "numbers", "single")]
+    + [(name, ["--top", "2"], {"top": 2}) for name in ("two", "three", "calibrated", "labels")]
+    + [("calibrated", ["--proba"], {}), ("calibrated", [], {"probabilities": False})],
 )
-def test_options_are_those_of_predict(name, options, fields, server, models, tmp_path):
-    expected = predicted(models / f"{name}.textsvm", TEXTS[:5], tmp_path, *options)
-    assert server.predict(model=name, texts=TEXTS[:5], **fields) == (200, {"predictions": expected})
+def test_answers_are_those_of_predict(name, options, fields, server, models, tmp_path):
+    odd = [text for text in ODD if text.strip() and text != "\ud800"]
+    texts = [*TEXTS[:5], *TEXTS[200:230], *odd]
+    expected = predicted(models / f"{name}.textsvm", texts, tmp_path, *options)
+    assert server.predict(model=name, texts=texts, **fields) == (200, {"predictions": expected})
+    for text, row in list(zip(texts, expected, strict=True))[-6:]:
+        assert server.predict(model=name, text=text, **fields) == (200, row)
 
 
 def test_null_is_no_value(server):
@@ -836,9 +831,14 @@ FRAMED = POST + CHUNKS + b"\r\n"
         (POST + b"Content-Length: abc\r\n\r\n", 400),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
         (b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n" + POST + LENGTH + b"\r\n" + BODY, 405),
+        (b"GET /healthz HTTP/1.1\r\nHost: :80\r\nConnection: close\r\n\r\n", 421),
+        (b"GET http:///healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET http://:8000/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 421),
+        (POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (POST + b"Transfer-Encoding: identity, chunked\r\n\r\n", 501),
     ],
 )
-def test_framing_is_bounded_and_refused_once(request_, status, server):
+def test_framing_hosts_without_a_name_and_other_encodings_are_refused_once(request_, status, server):
     answers, closed = exchange(server.port, request_)
     assert ([answer[0] for answer in answers], closed) == ([status], True)
 
@@ -898,18 +898,19 @@ def test_long_texts_go_to_the_second_process(models):
 
 
 @contextmanager
-def asking(server, body, number=1):
-    """Threads that send a body again and again; the statuses of the answers."""
-    statuses, end = [], threading.Event()
+def asking(server, number=1, **request):
+    """Threads that send a request again and again; the answers."""
+    answers, end = [], threading.Event()
 
     def ask():
         while not end.is_set():
-            statuses.append(server.ask("POST", "/predict", body)[0])
+            with suppress(ConnectionError):
+                answers.append(server.predict(**request))
 
     threads = [threading.Thread(target=ask, daemon=True) for _ in range(number)]
     for thread in threads:
         thread.start()
-    yield statuses
+    yield answers
     end.set()
     for thread in threads:
         thread.join(30)
@@ -935,7 +936,7 @@ def test_large_bodies_and_long_texts_are_predicted_apart(models):
         labels = [values[key] for key in values if key[0] == "textsvm_predictions_total"]
         assert sum(labels) == 20 + 2 * len(texts) + 1
         os.kill(second, signal.SIGSTOP)  # the second process delays no small request
-        with asking(server, large):
+        with asking(server, texts=texts):
             assert {server.ask("POST", "/predict", small)[0] for _ in range(50)} == {200}
             os.kill(second, signal.SIGKILL)
             assert "(-9)" in server.wait_for("the process for large requests has ended")
@@ -1199,21 +1200,6 @@ def test_a_request_has_a_single_host(version, fields, status, server):
     assert status != 400 or answer == {
         "error": "a request of HTTP/1.1 needs the field Host, once and not empty"
     }
-
-
-@pytest.mark.parametrize(
-    ("request_", "status"),
-    [
-        (b"GET /healthz HTTP/1.1\r\nHost: :80\r\nConnection: close\r\n\r\n", 421),
-        (b"GET http:///healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        (b"GET http://:8000/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 421),
-        (b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
-        (b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity, chunked\r\n\r\n", 501),
-    ],
-)
-def test_hosts_without_a_name_and_other_encodings_are_refused(request_, status, server):
-    [(code, _)], closed = exchange(server.port, request_)
-    assert (code, closed) == (status, True)
 
 
 FOREIGN = [
@@ -1525,22 +1511,12 @@ def test_schemathesis_finds_nothing(models, tmp_path):
 # The start
 
 
-@contextmanager
-def starting(*arguments):
-    """A server whose port is open, and which loads its models."""
-    command = [sys.executable, "-m", "textsvm", "serve", *map(str, arguments), "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        yield Server(process, [next(line for line in process.stderr if line.startswith("listening at "))])
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+#: The port is open, and models are loaded.
+STARTS = "listening at "
 
 
 def test_the_port_is_open_while_models_are_loaded(models):
-    with starting(models / "two.textsvm") as server:
+    with serving(models / "two.textsvm", until=STARTS) as server:
         status, headers, body = server.ask("GET", "/healthz")
         state = {"status": "loading", "ready": [], "missing": ["two"]}
         assert (status, json.loads(body), headers["Retry-After"]) == (503, state, "1")
@@ -1555,7 +1531,7 @@ def test_the_port_is_open_while_models_are_loaded(models):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_may_end_while_models_are_loaded(number, models):
-    with starting(models / "two.textsvm") as server:
+    with serving(models / "two.textsvm", until=STARTS) as server:
         server.wait_for("loading ")
         assert server.stop(number) == (0, "")
 
@@ -1637,31 +1613,20 @@ def test_a_model_that_is_overwritten_in_place_answers_nothing_wrong(new, indexed
 
 def test_predictions_while_models_are_overwritten(indexed, tmp_path):
     """Answers are those of one of the models, or 503, also after a worker has died of a page that is gone."""
-    path, answers, end = tmp_path / "m.textsvm", [], threading.Event()
+    path, request = tmp_path / "m.textsvm", {"texts": TEXTS[:40]}
     shutil.copyfile(indexed[0], path)
-
-    def ask():
-        while not end.is_set():
-            with suppress(ConnectionError):
-                answers.append(server.predict(texts=TEXTS[:40]))
-
     with serving(f"m={path}") as server:
-        right = [server.predict(texts=TEXTS[:40])[1]]
+        right = [server.predict(**request)[1]]
         with serving(indexed[1]) as other:
-            right.append(other.predict(texts=TEXTS[:40])[1])
-        threads = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for number in range(12):
-            time.sleep(0.4)
-            shutil.copyfile(indexed[1 - number % 2], path)
-        deadline = time.monotonic() + 20
-        while server.predict(texts=TEXTS[:40])[0] != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        end.set()
-        for thread in threads:
-            thread.join(10)
+            right.append(other.predict(**request)[1])
+        with asking(server, 4, **request) as answers:
+            for number in range(12):
+                time.sleep(0.4)
+                shutil.copyfile(indexed[1 - number % 2], path)
+            deadline = time.monotonic() + 20
+            while server.predict(**request)[0] != 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
         assert {status for status, _ in answers} == {200, 503}
         assert all(answer in right for status, answer in answers if status == 200)
 
