@@ -7,9 +7,11 @@ from command import report, run
 from loading import load
 from selectolax.lexbor import LexborHTMLParser
 
+from textsvm.cli.explain import LISTED
 from textsvm.evaluation.explanation import explain
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
+from textsvm.reporting.formatting import visible
 from textsvm.reporting.sections import PASSAGE, passages
 from textsvm.text.documents import normalise
 
@@ -27,7 +29,14 @@ def test_explain_names_training_documents(spam, tmp_path):
     shown = report(*options, stdin=corpus.texts[4].encode())["similar"]
     for each in shown:
         assert each["id"] == corpus.ids[each["index"]]
-    assert shown[0]["id"] in run(*options, stdin=corpus.texts[4].encode()).stdout.decode()
+    said = run(*options, stdin=corpus.texts[4].encode()).stdout.decode()
+    told = [" ".join(line.split()) for line in said.splitlines()]
+    [found] = explain(load(spam[0]), [corpus.texts[4]], positive="spam", substrings=LISTED, similar=3)
+    assert told[0] == f"-: {found.prediction} (value {found.value:+.4f}; above 0 for spam)"
+    rows = [f"{visible(x.text)} {x.count} {x.contribution:+.4f}" for x in found.merged]
+    assert sum(any(line.startswith(row) for line in told) for row in rows) > 8  # long ones are wrapped
+    for text, row in zip(found.similar, shown, strict=True):
+        assert f"{row['id']} {text.kernel:.3f} {text.contribution:+.4f}" in told
     report("train", sample("mail"), "--kernel", "fast", "--holdout", "0.5", "-o", tmp_path / "m")
     half = load(tmp_path / "m")
     text_of = dict(zip(corpus.ids, corpus.texts, strict=True))
@@ -55,7 +64,13 @@ def test_page_of_explained_documents(spam, tmp_path):
         files.append(tmp_path / f"{i}.txt")
         files[-1].write_text(corpus.texts[i] + "\n<b>&amp; \U0001f600", "utf-8")
     explained = run("explain", spam[0], *files, "--json").stdout.decode().splitlines()
-    run("explain", spam[0], *files, "-o", page)
+    done = run("explain", spam[0], *files, "-o", page)
+    assert b"note: 2 more documents are not shown; --json prints all" in done.stderr
+    told = done.stdout.decode().splitlines()
+    assert [line for line in told if "above 0 for" in line] == [
+        f"{path}: {row['prediction']}  (value {row['value']:+.4f}; above 0 for spam)"
+        for path, row in zip(files[:5], map(json.loads, explained), strict=False)
+    ]
     articles = LexborHTMLParser(page.read_text("utf-8")).css("article")
     assert [article.css_first("h3").text() for article in articles] == list(map(str, files))
     for article, line in zip(articles, map(json.loads, explained), strict=True):

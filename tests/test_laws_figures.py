@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -34,6 +35,7 @@ from textsvm import (
     verify,
 )
 from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.report import filter_report
 from textsvm.readers.statistics import describe
 from textsvm.reporting.charts import percent
 from textsvm.reporting.formatting import format_metric
@@ -407,6 +409,9 @@ def test_lessons_of_mail(tmp_path):
     row = values["categories"]["orders"]
     assert row["lessons"] == 4
     assert " ".join(["orders", *map(str, row.values())]) in shown
+    assert [*row] == ["lessons", "judged", "recognised"]
+    assert "category lessons judged unseen recognised" in shown
+    assert sum(re.match(r"\d{4}-\d\d-\d\d ", line) is not None for line in shown) == 5
     for row in values["last"][:5]:
         score = "" if row["score"] is None else f" {row['score']:.6f}"
         assert any(f"{row['kind']}{score} {row['subject']}" in line for line in shown), row
@@ -436,7 +441,9 @@ def test_a_report_of_mail_has_the_figures_of_its_status(tmp_path):
     with Filter(folder) as opened:
         opened.learn_all([mail("ham", i) for i in range(50, 54)], "spam")
         opened.learn_all([mail("spam", i) for i in range(50, 53)], "ham")
-        recent = opened.status().recent
+        recent, made = opened.status().recent, filter_report(opened)
+    assert len(made.lengths) == made.results.n > 6
+    assert np.corrcoef(made.results.probability, made.results.decision)[0, 1] > 0.8
     assert run("mail", "report", tmp_path / "r.json", "--store", folder).returncode == 0
     values = json.loads((tmp_path / "r.json").read_text("utf-8"))
     facts = values["facts"]

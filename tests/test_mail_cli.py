@@ -262,6 +262,7 @@ def test_learning_makes_a_store(tmp_path):
     assert call("learn", "--as", "spam", "--store", folder, "--most", "20", stdin=SPAM).exit_code == 0
     found = json.loads(call("status", "--json", "--store", folder).stdout)
     assert (found["spam"] + found["ham"], found["max_lessons"]) == (20, 20)
+    assert "kept at most 20" in " ".join(call("status", "--store", folder).stdout.split())
 
 
 def test_without_texts(store, tmp_path):
@@ -275,6 +276,8 @@ def test_without_texts(store, tmp_path):
     result = call("report", "--store", folder, tmp_path / "report.html")
     assert result.exit_code == 0, result.output
     assert "holds no texts" in result.stderr
+    result = call("report", "--store", folder, tmp_path / "none.html", "--mistakes", "0")
+    assert (result.exit_code, "holds no texts" in result.stderr) == (0, False)
     result = call("learn", "--as", "ham", "--without-texts", stdin=HAM)
     assert (result.exit_code, "holds texts already" in result.stderr) == (3, True)
     assert counts() == (40, 40)
