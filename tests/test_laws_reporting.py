@@ -201,6 +201,30 @@ def test_explanations_of_mistakes_speak_for_the_positive_class(positive):
         assert total == pytest.approx(mistake.value, abs=1e-6)
 
 
+def test_page_and_markdown_have_the_facts_of_the_model_and_the_counts_of_each_cell():
+    texts, labels = corpus(("ham", "spam"))
+    model = SVC(Spectrum(3), C=3, device="cpu").fit(texts[:40], labels[:40])
+    made = report(model, texts[35:], labels[35:])
+    names = ("machine", "kernel", "C", "support vectors", "documents judged")
+    expected = ["SVC", "spectrum:3", "3", str(len(model.support_)), "25"]
+    assert [dict(made.facts)[name] for name in names] == expected
+    text, page = files.as_markdown(made).replace("\\", ""), html.render(made)
+    for name, value in made.facts:
+        assert f"| {name} | {value} |" in text
+        assert f"<tr><th>{name}</th><td>{value}</td></tr>" in page
+    counts = metrics.confusion_matrix(labels[35:], made.results.predicted)
+    for a, (label, row) in enumerate(zip(("ham", "spam"), counts, strict=True)):
+        assert f"| {label} | {row[0]} | {row[1]} |" in text
+        for b, n in enumerate(row):
+            cell = re.search(rf'id="cell-{a}{b}"[^>]*><b>(\d+)</b><small>([\d.]+) %', page)
+            assert cell.groups() == (str(n), f"{100 * n / row.sum():.1f}")
+    assert made.mistakes
+    for mistake in made.mistakes:
+        verdict = f"is {mistake.truth}, predicted {mistake.predicted} ({mistake.value:+.3f})"
+        assert f"### {mistake.id}\n\n{verdict}" in text
+        assert f'<h3>{mistake.id}</h3><p class="note">{verdict}</p>' in page
+
+
 def test_bars_are_as_long_as_their_values_and_do_not_meet():
     """Each stands around its text, and below the one before."""
     svg = charts.bars_chart("t", ["one", "two", "three"], [2.0, 0.5, 1.23456])
@@ -306,6 +330,8 @@ def test_what_is_said_of_two_models_is_what_was_counted():
     said = f"agree on {same} documents, and are all wrong on {(~right & ~better).sum()}. Documents on which"
     assert f"{said} a model is {alone}" in sections.models_note(found)
     page = sections.models_section(found)
+    marks = ["good" if right else "bad" for row in found.disagreements for right in row.correct]
+    assert re.findall(r'<td class="(good|bad)">', page) == marks
     chart = page[page.index("<title>The clearest decisions") - 200 :]
     for number, (results, good) in enumerate(((one, right), (other, better)), 1):
         clearest = good[np.argsort(-curves.leads(results), kind="stable")]
