@@ -83,6 +83,19 @@ def test_new_symbols_may_exceed_their_share_in_training_by_a_factor(model, new, 
     assert found == [usual] * warned
 
 
+def test_a_summary_has_shares_and_texts_of_new_symbols_are_foreign(model):
+    drift = Drift(model, {"margin": 2.0})
+    assert drift.add_texts(["abab", "zzab", "zzza"]).tolist() == [2]  # more than half is new
+    drift.add_decisions(np.array([1.0, -1.0, 0.5]))
+    shares = "41.7 % new symbols, 66.7 % new sequences of symbols"
+    assert drift.summary() == f"{shares}, median margin 1, 0.50 of that in training"
+    unknown = Drift(model, None)
+    unknown.add_texts(["abab"])
+    assert unknown.summary().startswith(
+        "0.0 % new symbols, 0.0 % new sequences of symbols, the model records no"
+    )
+
+
 def test_drift_without_recorded_numbers_and_of_tokens():
     texts = [f"alpha beta {'cash win' if i % 2 else 'lunch noon'} number{i}" for i in range(40)]
     model = SVC(Spectrum(2)).fit(texts, [i % 2 for i in range(40)]).model_

@@ -22,7 +22,7 @@ from textsvm.evaluation import drift
 from textsvm.evaluation.baselines import baselines_of, compare, machine
 from textsvm.evaluation.comparison import MOST_SHOWN, side_by_side
 from textsvm.evaluation.drift import decide_sample, record
-from textsvm.evaluation.estimate import Verdict, verdict_on
+from textsvm.evaluation.estimate import Verdict, of_several_texts, verdict_on
 from textsvm.evaluation.judge import confidence, data_warnings, judge, rows_of, with_top
 from textsvm.evaluation.metrics import average_precisions, break_even, roc_area, scores
 from textsvm.evaluation.results import clopper_pearson, evaluate_labels, percentile_interval
@@ -303,6 +303,12 @@ def test_a_constant_answer_is_the_best_of_all(several):
             hits = sum(n for _, n in counts[:k])
             best.append(2 * hits / (30 * k + total))
         assert verdict.constant == pytest.approx(max(best))
+
+
+def test_classes_of_a_single_text_are_not_judged():
+    """Copies are one text."""
+    assert of_several_texts(list("aabbc"), np.array([0, 0, 1, 2, 3])) == ["b", "b"]
+    assert of_several_texts(list("aabbc"), None) == list("aabb")
 
 
 def test_of_numbers_the_median_of_training_is_the_constant_answer():
