@@ -196,6 +196,23 @@ def test_as_many_disagreements_are_shown_as_there_is_room_for():
             assert shown[True, False] >= min(b, MOST_SHOWN // 2)
 
 
+def test_numbers_side_by_side_are_compared_by_their_errors():
+    truth, rng = np.arange(30.0), np.random.default_rng(0)
+    said = truth + rng.normal(size=(3, 30)) * (np.arange(30) < 8)  # of most documents the models say the same
+    results = [evaluate(truth, own, own, None).with_intervals(20) for own in said]
+    found = side_by_side(dict(zip("abc", results, strict=True)), None, [str(i) for i in range(30)])
+    errors = np.abs(said - truth)
+    nearest, spread = errors == errors.min(axis=0), np.ptp(errors, axis=0)
+    assert found.n_only_correct == (nearest & (nearest.sum(axis=0) == 1)).sum(axis=1).tolist()
+    assert (found.all_wrong, found.n_same) == (0, 22)
+    order = np.argsort(-spread, kind="stable")[:8]
+    assert [int(row.id) for row in found.disagreements] == order.tolist()
+    assert [row.correct for row in found.disagreements] == nearest[:, order].T.tolist()
+    for other, own in zip(found.differences[1:], errors[1:], strict=True):
+        assert other.value == pytest.approx((own - errors[0]).mean())
+        assert other.interval[0] < other.value < other.interval[1]
+
+
 def test_classifiers_in_a_comparison_are_tuned_on_folds_that_keep_groups_together():
     texts = [f"{word} {i}" for i in range(24) for word in ("apple pie", "fast car")]
     groups, made = [f"g{i // 4}" for i in range(48)], []
