@@ -1,5 +1,6 @@
 """Statistics beside SciPy and scikit-learn on random inputs: ties, single classes, large numbers."""
 
+import re
 import time
 from collections import Counter
 from dataclasses import replace
@@ -17,12 +18,12 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from textsvm import SVC, CalibratedSVC, OneClassSVM, Spectrum, evaluate
+from textsvm import SVC, CalibratedSVC, Corpus, OneClassSVM, Spectrum, evaluate
 from textsvm.evaluation import drift
 from textsvm.evaluation.baselines import baselines_of, compare, machine
 from textsvm.evaluation.comparison import MOST_SHOWN, side_by_side
 from textsvm.evaluation.drift import decide_sample, record
-from textsvm.evaluation.estimate import Verdict, of_several_texts, verdict_on
+from textsvm.evaluation.estimate import Verdict, estimate_quality, of_several_texts, verdict_on
 from textsvm.evaluation.judge import confidence, data_warnings, judge, rows_of, with_top
 from textsvm.evaluation.metrics import average_precisions, break_even, roc_area, scores
 from textsvm.evaluation.results import clopper_pearson, evaluate_labels, percentile_interval
@@ -177,6 +178,19 @@ def test_a_sample_tests_no_copies_of_what_it_learns():
     model = train_model(settings, texts, labels)
     train, test, *_ = decide_sample(settings, model, lambda rows: [texts[i] for i in rows], labels)
     assert not {texts[i] for i in train} & {texts[i] for i in test}
+
+
+def test_an_estimate_on_a_sample_tells_how_many_classes_it_has_learnt():
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("abcdef"), 9)) for _ in range(72)]
+    labels = ["x", "y"] * 30 + [f"single {i}" for i in range(12)]
+    corpus = Corpus([str(i) for i in range(72)], texts, labels, [None] * 72)
+    settings = ClassifierSettings(Spectrum(2), device="cpu")
+    found, _ = estimate_quality(settings, train_model(settings, texts, labels), corpus, False)
+    learnt, classes = map(int, re.search(r"on (\d+) of 72, with (\d+) of 14 classes$", found.where).groups())
+    assert learnt - 60 < classes < 14
+    assert {labels[i] for i in found.indices} == {"x", "y"}
+    assert not found.part  # the machine has more than half of the texts
 
 
 def test_as_many_disagreements_are_shown_as_there_is_room_for():
