@@ -1161,6 +1161,7 @@ def test_swapped_texts_and_labels(model):
     labels, documents = map(list, zip(*ROWS, strict=True))
     refuses(r"40 texts have only 2 different values.*swapped", model.fit, labels, documents)
     refuses("swapped", cross_validate, model, labels, documents, cv=2)
+    refuses("4 texts have only 2 different values", model.fit, ["a", "b"] * 2, documents[:4])
 
 
 @pytest.mark.parametrize(
