@@ -1,4 +1,4 @@
-"""The refusal of an input."""
+"""The refusal of an input, which is one sentence."""
 
 import pytest
 
@@ -6,6 +6,9 @@ from textsvm.errors import InputError
 
 
 def refuses(says, call, *arguments, **options):
-    """Call, and expect an `InputError` in whose sentence the pattern `says` is found."""
-    with pytest.raises(InputError, match=says):
+    """Call, and expect an `InputError` of a single line in which the pattern `says` is found."""
+    with pytest.raises(InputError, match=says) as refusal:
         call(*arguments, **options)
+    sentence = str(refusal.value)
+    del refusal  # its frames keep files open
+    assert "\n" not in sentence

@@ -248,9 +248,7 @@ BAD = [
 
 @pytest.mark.parametrize(("y", "message"), BAD, ids=[message[:30] for _, message in BAD])
 def test_bad_labels_are_one_sentence(y, message):
-    with pytest.raises(InputError, match=message) as caught:
-        MultilabelSVC(Spectrum(2), device="cpu", cv=2).fit(["banana", "kitten", "monday"], y)
-    assert "\n" not in str(caught.value)
+    refuses(message, MultilabelSVC(Spectrum(2), device="cpu", cv=2).fit, ["banana", "kitten", "monday"], y)
 
 
 @pytest.mark.parametrize("options", [{"thresholds": "best"}, {"thresholds": 0}, {"C": 0}])

@@ -12,7 +12,7 @@ from refusals import refuses
 from sklearn.base import clone
 from test_spectrum import CPU, news, oracle
 
-from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum, Sum, cross_validate, tune
+from textsvm import SVC, SVR, CalibratedSVC, OneClassSVM, Spectrum, Sum, cross_validate, tune
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared.counting import pmer_codes
@@ -184,9 +184,7 @@ def test_damaged_odds_are_refused(damage):
 @pytest.mark.parametrize("kernel", [Spectrum(2, odds=True), Sum([Spectrum(1), Spectrum(2, odds=True)])])
 def test_machines_without_classes_have_no_odds(machine, kernel):
     given = (TRAIN,) if machine is OneClassSVM else (TRAIN, np.arange(9.0))
-    with pytest.raises(InputError, match="odds are learnt from classes") as caught:
-        machine(kernel).fit(*given)
-    assert "\n" not in str(caught.value)
+    refuses("odds are learnt from classes", machine(kernel).fit, *given)
 
 
 def noise(n=24):
