@@ -1,6 +1,7 @@
 """Groups (books, threads): no fold has a group on both sides, and promises hold for new groups."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from textsvm.selection import cross_validation
 from textsvm.selection import doubts as doubts_module
 from textsvm.sources.copies import n_separated
 from textsvm.text.documents import encode
+from textsvm.text.pieces import Pieces
 from textsvm.training import train as training
 from textsvm.training.folds import make_folds
 from textsvm.training.targets import Target
@@ -306,6 +308,10 @@ def test_one_class_machines_of_an_update_leave_out_whole_groups(monkeypatch):
         combined = corpus_of(texts, ["a"] * 24, groups)
         judge.predict_one_class(machine.settings, model, combined, [True] * 24, 12, 3, "a")
     assert [len(given) for given in seen] == [12] * 3 + [20] * 3
+    cut, long = replace(model, pieces=Pieces(100)), [text * 9 for text in texts]
+    judge.predict_one_class(machine.settings, cut, corpus_of(long, ["a"] * 24, None), [True] * 24, 12, 3, "a")
+    for given, test in zip(seen[6:], np.array_split(np.arange(12, 24), 3), strict=True):
+        assert given == cut.pieces.cut_all(np.delete(long, test).tolist())[0]
 
 
 # The commands
