@@ -99,6 +99,27 @@ def test_cross_validation(positive, corpus, tmp_path):
     assert format_metric("accuracy", values["pooled"]["accuracy"]) in page.read_text("utf-8")
 
 
+@pytest.mark.parametrize("positive", ["ham", "spam"])
+def test_an_evaluation(positive, corpus, tmp_path):
+    """A row for each class, and the figures of the positive one."""
+    rows = [row if i % 9 else {**row, "label": "ham"} for i, row in enumerate(MESSAGES[90:150])]
+    model, new = tmp_path / "m.textsvm", table(tmp_path / "n.csv", rows)
+    run("train", corpus, *READ, *FAST, "--positive", positive, "-o", model)
+    values, shown = report("evaluate", model, new, *READ), lines("evaluate", model, new, *READ)
+    truth, said = [row["label"] for row in rows], load(model).predict([row["text"] for row in rows]).tolist()
+    labels = ["spam" if positive == "ham" else "ham", positive]
+    matrix = metrics.confusion_matrix(truth, said, labels=labels)
+    assert (values["n"], values["labels"], values["confusion"]) == (60, labels, matrix.tolist())
+    assert values["precision"] == metrics.precision_score(truth, said, pos_label=positive)
+    assert values["recall"] == metrics.recall_score(truth, said, pos_label=positive) != values["precision"]
+    assert any(line.endswith(f": 60 documents, positive is {positive}") for line in shown), shown
+    for name in ("accuracy", "precision", "recall"):
+        assert any(line.startswith(f"{name} {format_metric(name, values[name])} ") for line in shown), name
+    assert f"said {labels[0]} said {labels[1]}" in shown
+    for label, counts in zip(labels, matrix, strict=True):
+        assert f"truly {label} {counts[0]} {counts[1]}" in shown
+
+
 def test_comparison(corpus, tmp_path):
     page = tmp_path / "r.html"
     values = report("compare", corpus, *READ, *FAST, "--cv", "3", "--report", page)
