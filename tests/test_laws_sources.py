@@ -4,9 +4,10 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from textsvm import EditDistance, Gaussian, InputError, On, Pieces, Spectrum
+from textsvm import SVC, EditDistance, Gaussian, InputError, On, Pieces, Spectrum
 from textsvm.gram.build import build_gram
 from textsvm.gram.store import GramRequest
 from textsvm.kernels.inputs import TextForm
@@ -106,3 +107,16 @@ def test_shared_lines_may_differ_in_numbers_and_case():
     pieces, sentences = Pieces.without_common(texts, ["ash", "birch"] * 6)
     assert [piece for text in texts for piece in pieces.cut(text)] == own
     assert sentences == []
+
+
+def test_sparse_coefficients_have_the_values_of_dense_ones_beside_an_index():
+    texts = [f"{words} {i}" for words in ("win cash", "noon lunch", "red blue") for i in range(9)]
+    model = SVC(Spectrum(2), device="cpu").fit(texts, [name for name in "abc" for _ in range(9)])
+    trained, coef = model.model_, np.asarray(model.dual_coef_)
+    support = trained.source._indexed(trained.support)
+    assert support.index
+    new, device = trained.encode(["win lunch", "red cash"]), trained.device_in_use
+    dense, sparse = (
+        trained.source.predictor(support, x, device).values(new) for x in (coef, csr_array(coef))
+    )
+    np.testing.assert_allclose(sparse, dense, atol=1e-5)
