@@ -32,6 +32,8 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.attribution import pieces
 from textsvm.kernels.gap.recurrence import symbol_contributions
+from textsvm.reporting.formatting import value_text
+from textsvm.reporting.sections import explanation_section
 from textsvm.text.documents import encode
 
 TEXTS = [
@@ -47,6 +49,7 @@ TEXTS = [
     "lunch at noon, at the usual place",
 ]
 LABELS = ["spam"] * 5 + ["ham"] * 5
+NEW_WORDS = "a cat at the bar then"
 NEW = ["buy the cheap report now now", "meeting about the prize, see the agenda", "zzz"]
 SPECTRA = [
     Spectrum(3),
@@ -348,6 +351,7 @@ def test_parts_of_spelling_and_meaning(folder, tmp_path, texts):
     )
     assert spelling.contribution == pytest.approx(float(coef @ by_strings), abs=1e-5)
     assert f"spelling {spelling.contribution:+.4f} (" in explanation.shares
+    assert f", bias {explanation.bias:+.4f}; per cent of" in explanation.shares
     assert len(spelling.similar) == (3 if texts else 0)
     if texts:
         best = model.support_[np.argsort(-by_strings, kind="stable")[:3]]
@@ -393,6 +397,35 @@ def test_the_heaviest_tokens(folder):
     model = SVC(Encoder(folder)).fit(*topics(60))
     tops = {top.label: [feature.text for feature in top.features] for top in model.top_features(5)}
     assert len({*tops["food"]} & {*FOOD}) >= 4
+
+
+WORDS = Spectrum((1, 2), tokens="words")
+
+
+@pytest.mark.parametrize("kernel", [WORDS, Spectrum(1, tokens=str.split), On("body", WORDS)], ids=str)
+def test_words_are_not_merged_by_their_letters(kernel):
+    """The table said "then, merged: then, the", with the sum of both."""
+    texts = ["meet at the bar then", "a cat at home", "cash now at the bank", "the end of a day then"] * 2
+    table = {"body": texts} if isinstance(kernel, On) else texts
+    model = SVC(kernel, device="cpu").fit(table, ["a", "b", "c", "d"] * 2)
+    [found] = explain(model, {"body": [NEW_WORDS]} if table is not texts else [NEW_WORDS])
+    exact = {x.text.removeprefix("body: "): x.contribution for x in found.substrings}
+    assert found.kind == "words"
+    assert {x.text: x.contribution for x in found.merged} == exact
+    assert not any(x.merged for x in found.merged)
+    assert "<summary>words that count most" in explanation_section("x", found)
+    assert "of a, the largest of all classes" in value_text(found)
+
+
+def test_a_word_that_is_a_substring_too_is_listed_once_with_both_contributions():
+    """The second of two features with one name and other counts had replaced the first."""
+    texts = [f"{text} in then" for text in TEXTS]
+    model = SVC(Sum([Spectrum((2, 3)), Spectrum(1, tokens="words")]), device="cpu").fit(texts, LABELS)
+    [found] = explain(model, ["then the lunch, the other then"], substrings=1000)
+    assert found.kind == "substrings"
+    assert len({x.text for x in found.substrings}) == len(found.substrings)
+    for listed in (found.substrings, found.merged):
+        assert sum(x.contribution for x in listed) == pytest.approx(found.value - found.bias, abs=1e-6)
 
 
 @pytest.mark.parametrize("columns", [["title", "body"], ["body"]])

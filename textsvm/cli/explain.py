@@ -17,7 +17,7 @@ from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import REPORTS, Force, Kind, Output
 from textsvm.errors import first_few, plural, printable
-from textsvm.reporting.formatting import label_text, runs, sides, visible
+from textsvm.reporting.formatting import label_text, runs, sides, value_text, visible
 from textsvm.reporting.tables import DIALECTS, json_line, line_of
 
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ def _show(console: Console, identifier: str, explanation: Explanation, whole: bo
     """Print an explanation, or its first line."""
     head = Text(printable(f"{identifier}: {label_text(explanation.prediction)}"), style="bold")
     if explanation.towards is not None:
-        value = f"  (value {explanation.value:+.4f}; above 0 for {explanation.towards})"
-        head.append(printable(value), style="not bold dim")
+        head.append(printable(f"  ({value_text(explanation)})"), style="not bold dim")
     console.stdout.print(head, soft_wrap=True)
     if not whole:
         return
@@ -172,7 +171,7 @@ def _show(console: Console, identifier: str, explanation: Explanation, whole: bo
             (visible(piece.text), f"{piece.count}", f"{piece.contribution:+.4f}", _merged(piece))
             for piece in explanation.merged
         ]
-        console.table("substrings", rows, ("", "times", "contribution", "merged"))
+        console.table(explanation.kind, rows, ("", "times", "contribution", "merged"))
     if explanation.parts:
         console.line(printable(explanation.shares))
     lists = [(f"training documents by {part.name}", part.similar) for part in explanation.parts]
@@ -232,8 +231,8 @@ def _show_summary(console: Console, explained: Sequence[Explanation]) -> None:
     for label, sums in totals.items():
         order = sorted(sums, key=lambda text: -abs(sums[text]))[:LISTED]
         largest = [(visible(text), f"{documents[label, text]:,}", f"{sums[text]:+.4f}") for text in order]
-        name = "higher numbers" if label is None else printable(str(label))
-        console.table(f"substrings for {name} in all documents", largest, ("", "documents", "contribution"))
+        name = f"{explained[0].kind} for {'higher numbers' if label is None else printable(str(label))}"
+        console.table(f"{name} in all documents", largest, ("", "documents", "contribution"))
 
 
 def coloured(explanation: Explanation) -> Text:

@@ -96,6 +96,7 @@ class Explanation:
     similar: list[Similar]  #: Largest contributions of support vectors; empty for a model saved without texts
     #: As `substrings`, with overlapping substrings merged to the longest, and their contributions summed.
     merged: list[Substring] = field(default_factory=list)
+    kind: str = "substrings"  #: Of the listed features: "words", which are not merged, or "substrings"
     #: Contributions of the kernels of strings (spelling) and of encoders (meaning), if a sum has both.
     parts: list[KernelShare] = field(default_factory=list)
 
@@ -117,12 +118,10 @@ class Explanation:
 
     @property
     def shares(self) -> str:
-        """Contributions of spelling and meaning in words, with their shares of the sum of absolute values."""
+        """Contributions of spelling and meaning in words, their shares of absolute values, and the bias."""
         whole = sum(abs(part.contribution) for part in self.parts) or 1.0
-        return ", ".join(
-            f"{part.name} {part.contribution:+.4f} ({abs(part.contribution) / whole:.0%})"
-            for part in self.parts
-        )
+        sums = (f"{x.name} {x.contribution:+.4f} ({abs(x.contribution) / whole:.0%})" for x in self.parts)
+        return f"{', '.join(sums)}, bias {self.bias:+.4f}; per cent of the sum of absolute values"
 
     @property
     def exact(self) -> bool:
@@ -317,7 +316,9 @@ def _explain(
     """Explanations of a chunk of documents; `most`: numbers of substrings and of support vectors."""
     assert model.kernel is not None
     intercept = model.predictor.intercept
-    columns = {view.called("") for view in model.kernel.structure.views} - {""}
+    views = model.kernel.structure.views
+    columns = {view.called("") for view in views} - {""}
+    strings = {view.called("") for view in views if view.tokens == "characters" and view.encoder is None}
     machines = explainer.set_documents(documents) + intercept
     machine_weights, meanings = _machines_explained(model.rule, machines, positive)
     biases = machine_weights @ intercept
@@ -332,22 +333,29 @@ def _explain(
             **meanings[d], value=float(machine_weights[d] @ machines[d]), bias=float(biases[d]), text=text,
             symbols=contributions.symbols[d], method=model.kernel.attribution.method,
             substrings=substrings[: most[0]], similar=explainer.similar(d, most[1]),
-            merged=_merged_by_column(substrings, text, columns)[: most[0]],
+            merged=_merged_by_column(substrings, text, columns, strings)[: most[0]],
+            kind="substrings" if strings else "words",
             parts=explainer.kernel_shares(d, most[1]),
         ))  # fmt: skip
     return explanations
 
 
-def _merged_by_column(substrings: Sequence[Substring], text: str, columns: set[str]) -> list[Substring]:
-    """`_merged`, in each column of a row by itself, with its name if there are several."""
+def _merged_by_column(
+    substrings: list[Substring], text: str, columns: set[str], strings: set[str]
+) -> list[Substring]:
+    """`_merged`, in each column of a row by itself, with its name if there are several.
+
+    Only features of `strings`, columns that are read as characters, are merged; "" is a text without columns.
+    """
     if not columns:
-        return _merged(substrings, text)
+        return _merged(substrings, text) if strings else substrings
     pieces = re.split(rf"(?:^|\n)({'|'.join(map(re.escape, columns))})", text)
     result = [own for own in substrings if not own.text.startswith(tuple(columns))]
-    for name, line in zip(pieces[1::2], pieces[2::2], strict=True):
-        own = [replace(x, text=x.text.removeprefix(name)) for x in substrings if x.text.startswith(name)]
-        name = name if len(columns) > 1 else ""
-        result += [replace(x, text=name + x.text) for x in _merged(own, line)]
+    for before, line in zip(pieces[1::2], pieces[2::2], strict=True):
+        own = [replace(x, text=x.text.removeprefix(before)) for x in substrings if x.text.startswith(before)]
+        name = before if len(columns) > 1 else ""
+        own = _merged(own, line) if before in strings else own
+        result += [replace(x, text=name + x.text) for x in own]
     return sorted(result, key=lambda own: -abs(own.contribution))
 
 

@@ -42,6 +42,7 @@ from textsvm.reporting.formatting import (
     safe,
     section,
     sides,
+    value_text,
     visible,
 )
 from textsvm.reporting.report import MOST_CLASSES, Mistake, Report
@@ -396,8 +397,7 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
 def explanation_section(name: str, explanation: Explanation) -> str:
     """A document: its passages by their contribution, the whole text in colours, and similar texts."""
     towards, against = sides(explanation)
-    meaning = "" if explanation.towards is None else f"; above 0 for {towards}"
-    verdict = f"{label_text(explanation.prediction)}, value {explanation.value:+.4f}{meaning}"
+    verdict = f"{label_text(explanation.prediction)}, {value_text(explanation)}"
     styles = key([(f"speaks for {towards}", "c2"), (f"speaks for {against}", "c1")])
     head = f'<article><h3>{safe(name)}</h3><p class="note">{safe(verdict)}</p>{styles}'
     shares = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
@@ -439,7 +439,7 @@ def _evidence(explanation: Explanation) -> str:
         f"similarity {text.kernel:.3f}: {safe(cut(text.text, SHOWN_SIMILAR))}</li>"
         for text in explanation.similar
     )
-    first = _details("substrings", "substrings", substrings, " open")
+    first = _details(explanation.kind, "substrings", substrings, " open")
     return first + _details("training documents", "similar", similar)
 
 

@@ -220,7 +220,7 @@ class _Added:
     def __init__(self, documents: Documents | MultiView) -> None:
         self.documents = documents
         self._symbols = [np.zeros(len(documents.shown(d))) for d in range(len(documents))]
-        self._features: list[dict[tuple[str, int], float]] = [{} for _ in self._symbols]
+        self._features: list[dict[str, tuple[int, float]]] = [{} for _ in self._symbols]
 
     def add(self, kernel: Any, own: Contributions) -> None:
         is_leaf, view = kernel.structure.leaves == (kernel,), kernel.structure.view
@@ -228,12 +228,13 @@ class _Added:
             self._symbols[d] += self.documents.to_shown(d, view, share) if is_leaf else share
             features = self._features[d]
             for text, count, value in own.features[d] if own.features else ():
-                at = (view.called(text) if is_leaf else text, count)
-                features[at] = features.get(at, 0.0) + value
+                name = view.called(text) if is_leaf else text
+                most, total = features.get(name, (0, 0.0))  # a word is also within words as a substring
+                features[name] = max(most, count), total + value
 
     @property
     def contributions(self) -> Contributions:
-        features = [[(*key, value) for key, value in totals.items()] for totals in self._features]
+        features = [[(name, *own) for name, own in totals.items()] for totals in self._features]
         return Contributions(self._symbols, features)
 
 

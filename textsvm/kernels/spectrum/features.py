@@ -303,7 +303,7 @@ def read_vocabulary(state: Arrays, p1: int, p2: int, n_symbols: int) -> Vocabula
 #: (features, documents), int64 arrays of equal length -> weight of each feature for each document.
 FeatureWeight = Callable[[Ints, Ints], Floats]
 SUBSTRINGS = AttributionMethod(
-    "substrings", "exact: each substring's contribution, spread over its occurrences and their symbols"
+    "substrings", "exact: each feature's contribution, spread over its occurrences and their symbols"
 )
 
 
