@@ -72,7 +72,7 @@ def compare(
     from textsvm.reporting import pages
     from textsvm.runtime.device import select
 
-    encoder = None if judging.encoder is None else settings.encoder_of(judging.encoder, kernels.values())
+    encoder = settings.encoder_of(judging.encoder, kernels.values())
     candidates = baselines.candidates(device, names, encoder)
     for make in candidates.values():
         settings.checked(make)

@@ -17,7 +17,7 @@ from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import REPORTS, Force, Kind, Output
 from textsvm.errors import first_few, plural, printable
-from textsvm.reporting.formatting import label_text, runs, sides, value_text, visible
+from textsvm.reporting.formatting import label_text, runs, sides, visible
 from textsvm.reporting.tables import DIALECTS, json_line, line_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def explain(
             elif side.features:
                 rows = [(visible(x.text[:SHOWN]), f"{x.weight:.4f}", _merged(x)) for x in side.features]
                 console.table(f"{name}: {side.kind}", rows, ("", "weight", "merged"))
-                console.line(f"{_LEGEND[side.kind]}\n")
+                console.line(f"{_LEGEND.get(side.kind, 'weight: for this class against the others')}\n")
             else:
                 console.line(f"{name}: no {side.kind}\n")
         console.lap("print")
@@ -160,7 +160,7 @@ def _show(console: Console, identifier: str, explanation: Explanation, whole: bo
     """Print an explanation, or its first line."""
     head = Text(printable(f"{identifier}: {label_text(explanation.prediction)}"), style="bold")
     if explanation.towards is not None:
-        head.append(printable(f"  ({value_text(explanation)})"), style="not bold dim")
+        head.append(printable(f"  ({explanation.verdict})"), style="not bold dim")
     console.stdout.print(head, soft_wrap=True)
     if not whole:
         return
@@ -185,14 +185,12 @@ def _show(console: Console, identifier: str, explanation: Explanation, whole: bo
     console.line("")
 
 
-#: Meaning of the weights in a list of features.
+#: Meaning of the weights in a list of features, where more is to be said than of words.
 _LEGEND = {
     "substrings": "weight: of the heaviest of the merged substrings, for this class against the others",
-    "words": "weight: for this class against the others",
     "counted substrings": "weight: of the heaviest of the merged substrings; >=2: of the second occurrence",
     "counted words": "weight: for this class against the others; >=2: of the second occurrence",
     "tokens": "weight: divided by the number of tokens of a text; ## continues a word",
-    "numbers": "weight: for this class against the others",
     "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
     "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",
 }

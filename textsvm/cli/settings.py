@@ -60,7 +60,7 @@ def one_class(options: ModelOptions, nu: float | None) -> Settings:
     """Checked settings of a one-class machine."""
     options.machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--one-class")
     kernel = options.kernel.single()
-    parameters = {"kernel": kernel, **requested(nu=nu), **_encoder(options, [kernel])}
+    parameters = {"kernel": kernel, **requested(nu=nu, encoder=encoder_of(options.encoder, [kernel]))}
     parameters |= options.machine.fixed() | options.text.as_dict()
     return checked(partial(_settings, NoveltySettings, parameters))
 
@@ -84,13 +84,16 @@ def _all_settings(options: ModelOptions, grid: Grid, learning: LearningOptions) 
         machine.refuse("multiclass", "class_weight", "scoring", of="--regress")
     else:
         machine.refuse("epsilon", of="a classifier; it goes with --regress")
-    fixed = machine.fixed() | options.text.as_dict() | _encoder(options, grid["kernel"])
+    encoder = encoder_of(options.encoder, grid["kernel"])
+    fixed = machine.fixed() | options.text.as_dict() | requested(encoder=encoder)
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     return [checked(partial(_settings, make, point | fixed)) for point in points]
 
 
-def encoder_of(text: str, kernels: Iterable[Kernel | str | None]) -> Kernel:
-    """The kernel of --encoder, a folder or NAME,bits=8, to be added to these kernels."""
+def encoder_of(text: str | None, kernels: Iterable[Kernel | str | None]) -> Kernel | None:
+    """The kernel of --encoder, a folder or NAME,bits=8, to be added to these kernels; None without."""
+    if text is None:
+        return None
     for kernel in kernels:
         if isinstance(kernel, Kernel) and encoders_of(kernel):
             raise WrongUsage(
@@ -100,10 +103,6 @@ def encoder_of(text: str, kernels: Iterable[Kernel | str | None]) -> Kernel:
     bits = None if exists(expanduser(text)) else re.fullmatch(r"(.+?)\s*,\s*bits=([0-9]+)", text)
     with wrong_usage(f"--encoder {text}: "):
         return as_encoder(Encoder(bits[1], int(bits[2])) if bits else text)
-
-
-def _encoder(options: ModelOptions, kernels: Iterable[Kernel | str]) -> dict[str, Any]:
-    return {} if options.encoder is None else {"encoder": encoder_of(options.encoder, kernels)}
 
 
 def _settings(kind: type[Settings], parameters: dict[str, Any]) -> Settings:

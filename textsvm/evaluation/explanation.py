@@ -124,6 +124,12 @@ class Explanation:
         return f"{', '.join(sums)}, bias {self.bias:+.4f}; per cent of the sum of absolute values"
 
     @property
+    def verdict(self) -> str:
+        """The value, and its meaning for classes."""
+        meaning = "the largest, of" if self.against is None else "above 0 for"
+        return f"value {self.value:+.4f}" + f"; {meaning} {self.towards}" * (self.towards is not None)
+
+    @property
     def exact(self) -> bool:
         """Whether the contributions of the characters and the bias sum to the value."""
         return self.method.exact
@@ -317,8 +323,8 @@ def _explain(
     assert model.kernel is not None
     intercept = model.predictor.intercept
     views = model.kernel.structure.views
-    columns = {view.called("") for view in views} - {""}
     strings = {view.called("") for view in views if view.tokens == "characters" and view.encoder is None}
+    names = {view.called("") for view in views} - {""} or {""}
     machines = explainer.set_documents(documents) + intercept
     machine_weights, meanings = _machines_explained(model.rule, machines, positive)
     biases = machine_weights @ intercept
@@ -333,28 +339,23 @@ def _explain(
             **meanings[d], value=float(machine_weights[d] @ machines[d]), bias=float(biases[d]), text=text,
             symbols=contributions.symbols[d], method=model.kernel.attribution.method,
             substrings=substrings[: most[0]], similar=explainer.similar(d, most[1]),
-            merged=_merged_by_column(substrings, text, columns, strings)[: most[0]],
+            merged=_merged_by_column(substrings, text, {name: name in strings for name in names})[: most[0]],
             kind="substrings" if strings else "words",
             parts=explainer.kernel_shares(d, most[1]),
         ))  # fmt: skip
     return explanations
 
 
-def _merged_by_column(
-    substrings: list[Substring], text: str, columns: set[str], strings: set[str]
-) -> list[Substring]:
-    """`_merged`, in each column of a row by itself, with its name if there are several.
-
-    Only features of `strings`, columns that are read as characters, are merged; "" is a text without columns.
-    """
-    if not columns:
-        return _merged(substrings, text) if strings else substrings
+def _merged_by_column(substrings: list[Substring], text: str, columns: dict[str, bool]) -> list[Substring]:
+    """`_merged`, in each column of a row by itself, if True; "" is a text, and several are named."""
+    if "" in columns:
+        return _merged(substrings, text) if columns[""] else substrings
     pieces = re.split(rf"(?:^|\n)({'|'.join(map(re.escape, columns))})", text)
     result = [own for own in substrings if not own.text.startswith(tuple(columns))]
     for before, line in zip(pieces[1::2], pieces[2::2], strict=True):
         own = [replace(x, text=x.text.removeprefix(before)) for x in substrings if x.text.startswith(before)]
         name = before if len(columns) > 1 else ""
-        own = _merged(own, line) if before in strings else own
+        own = _merged(own, line) if columns[before] else own
         result += [replace(x, text=name + x.text) for x in own]
     return sorted(result, key=lambda own: -abs(own.contribution))
 

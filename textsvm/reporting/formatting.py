@@ -117,14 +117,6 @@ def sides(explanation: Explanation) -> tuple[str, str]:
     return str(explanation.towards), against
 
 
-def value_text(explanation: Explanation) -> str:
-    """The explained value, and its meaning for classes."""
-    meaning = "" if explanation.towards is None else f"; above 0 for {explanation.towards}"
-    if meaning and explanation.against is None:
-        meaning = f" of {explanation.towards}, the largest of all classes"
-    return f"value {explanation.value:+.4f}{meaning}"
-
-
 def format_metric(name: str, value: float | None) -> str:
     """Value of a metric: shares in per cent with two decimals, others with four decimals or four digits."""
     if value is None or not math.isfinite(value):

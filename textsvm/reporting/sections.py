@@ -42,7 +42,6 @@ from textsvm.reporting.formatting import (
     safe,
     section,
     sides,
-    value_text,
     visible,
 )
 from textsvm.reporting.report import MOST_CLASSES, Mistake, Report
@@ -397,7 +396,7 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
 def explanation_section(name: str, explanation: Explanation) -> str:
     """A document: its passages by their contribution, the whole text in colours, and similar texts."""
     towards, against = sides(explanation)
-    verdict = f"{label_text(explanation.prediction)}, {value_text(explanation)}"
+    verdict = f"{label_text(explanation.prediction)}, {explanation.verdict}"
     styles = key([(f"speaks for {towards}", "c2"), (f"speaks for {against}", "c1")])
     head = f'<article><h3>{safe(name)}</h3><p class="note">{safe(verdict)}</p>{styles}'
     shares = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
