@@ -63,27 +63,12 @@ DocumentPaths = Annotated[
     list[str] | None,
     typer.Argument(help="Texts, mails, tables, archives or folders; - is stdin.", show_default="-"),
 ]
-Format = Annotated[
-    str | None,
-    _of_reading(
-        "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
-        "parquet, arrow, excel, arff, references (RIS), folders, file (a file is a text), lines, plain "
-        "(with TABs), paragraphs, conll, fasta; for vectors libsvm, npy, npz (default: detected)."
-    ),
-]
 Text = Annotated[
     list[str] | None,
     _of_reading(
         "Tables: text column, by name or by number from 1. Repeat it for columns whose weights are chosen; "
         "title,body is one text of both.",
         metavar="COLUMN",
-    ),
-]
-Id = Annotated[str | None, _of_reading("Tables: column of document ids.")]
-SkipInvalid = Annotated[
-    bool,
-    _of_reading(
-        "Tables, lines: leave out rows without a text or with a wrong number of fields.", "--skip-invalid"
     ),
 ]
 Table = Annotated[
@@ -93,10 +78,6 @@ Table = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
-Sheet = Annotated[
-    str | None, _of_reading("Spreadsheets: sheet, by name or by number from 1; all have the same columns.")
-]
-Encoding = Annotated[str | None, _of_reading("Charset of texts and tables, such as cp1251.")]
 Level = Annotated[
     int | None, _of_reading("Folders in folders: level of the classes, 1 is the outermost.", min=1)
 ]
@@ -123,7 +104,11 @@ class PrintingOptions:
 class TableOptions:
     """Reading of documents without labels."""
 
-    format: Format = None
+    format: str | None = _reading(
+        "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
+        "parquet, arrow, excel, arff, references (RIS), folders, file (a file is a text), lines, plain "
+        "(with TABs), paragraphs, conll, fasta; for vectors libsvm, npy, npz (default: detected)."
+    )
     text: Text = None
     numbers: str | None = _reading(
         "Tables: numeric columns beside the texts, such as hour,size.", metavar="COLUMNS"
@@ -131,11 +116,15 @@ class TableOptions:
     vectors: Path | None = _reading(
         "Vectors beside the texts, one row per document: .npy, .npz or LIBSVM format.", metavar="FILE"
     )
-    id: Id = None
-    skip_invalid: SkipInvalid = False
+    id: str | None = _reading("Tables: column of document ids.")
+    skip_invalid: bool = _reading(
+        "Tables, lines: leave out rows without a text or with a wrong number of fields.", default=False
+    )
     table: Table = None
-    sheet: Sheet = None
-    encoding: Encoding = None
+    sheet: str | None = _reading(
+        "Spreadsheets: sheet, by name or by number from 1; all have the same columns."
+    )
+    encoding: str | None = _reading("Charset of texts and tables, such as cp1251.")
 
     @property
     def form(self) -> dict[str, Any]:
