@@ -14,9 +14,9 @@ from test_columns import both_ways, corpus, judge
 
 from textsvm import BoundedGap, GapWeighted, Spectrum, Sum, read_corpus
 from textsvm.kernels.gap import subsequences
+from textsvm.kernels.gap.kernel import self_products
 from textsvm.kernels.gap.recurrence import Recurrence
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of
-from textsvm.kernels.gap.sweep import self_products
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
 

@@ -27,8 +27,8 @@ from textsvm.gram.build import grams
 from textsvm.gram.store import GramRequest
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.gap.kernel import in_lanes, products
 from textsvm.kernels.gap.recurrence import Recurrence
-from textsvm.kernels.gap.sweep import in_lanes, products
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
 from textsvm.readers import sample

@@ -42,7 +42,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.kernels.vectors.cpu import TILE_COLUMNS
+from textsvm.kernels.vectors.kernels import TILE_COLUMNS
 from textsvm.linalg.vectors import Vectors
 from textsvm.model.file import read_content
 from textsvm.runtime import device as devices

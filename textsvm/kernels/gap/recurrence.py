@@ -44,7 +44,7 @@ symbol i of s gets
 
 from a forward and a backward pass. The sum over i is k(s, t).
 
-The twins are sweep.py (CPU) and cuda.py.
+The twins are kernel.py (CPU) and cuda.py.
 """
 
 from __future__ import annotations
