@@ -16,9 +16,16 @@ from hypothesis.extra.numpy import arrays
 
 from textsvm import Spectrum, SpectrumFeatures
 from textsvm.apps.label import machine as rows
-from textsvm.apps.label.learner import PAUSE, Learner, _left_out
+from textsvm.apps.label.learner import (
+    PAUSE,
+    STRATEGIES,
+    Candidates,
+    Learner,
+    _left_out,
+    labels_per_point,
+    retrieval,
+)
 from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
-from textsvm.apps.label.strategies import STRATEGIES, Candidates, labels_per_point, retrieval
 from textsvm.errors import InputError
 from textsvm.runtime.parallel import one_blas_thread
 

@@ -17,10 +17,9 @@ from textsvm.apps.label import commands
 from textsvm.apps.label import machine as label_machine
 from textsvm.apps.label import session as label_session
 from textsvm.apps.label.files import FORMATS, Journal, LabelledText
-from textsvm.apps.label.learner import Learner, _left_out
+from textsvm.apps.label.learner import Candidates, Learner, _left_out, labels_per_point, rank, retrieval
 from textsvm.apps.label.machine import Machine
 from textsvm.apps.label.session import Session
-from textsvm.apps.label.strategies import Candidates, labels_per_point, rank, retrieval
 from textsvm.cli.console import Console
 
 
