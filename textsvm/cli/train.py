@@ -97,7 +97,7 @@ def train(
     output = Output("-o", task.output, MODEL, task.force).checked({"the corpus": inputs})
     console = Console(printing.quiet, output.is_stdout)
 
-    from textsvm.cli import corpora, model_files, settings, training
+    from textsvm.cli import corpora, model_files, settings
     from textsvm.model.settings import CalibrationSettings, ClassifierSettings
     from textsvm.readers import statistics
 
@@ -133,7 +133,8 @@ def train(
     console.lap("read")
     with console.work(machine.compute_options.store):
         of_labelling = any(Path(f"{path}.journal").exists() for path in corpus)
-        outcome = training.fit(console, trained_as, training_part, test_part, reading.positive, of_labelling)
+        parts = training_part, test_part
+        outcome = model_files.fit(console, trained_as, *parts, reading.positive, of_labelling)
     model = outcome.model
     if model.record.chosen:
         console.say(*(f"note: {note}" for note in model.record.chosen.split("; ")))
@@ -154,6 +155,6 @@ def train(
         show_results(console, "holdout", outcome.results)
     if not printing.quiet:
         doubtful = bool(statistics.doubtful_labels(statistics.label_counts(documents)))
-        console.line(training.last_line(trained_as, training_part, outcome, doubtful))
+        console.line(model_files.last_line(trained_as, training_part, outcome, doubtful))
     console.say(task.last_line(size, cost))
     console.lap("print")
