@@ -432,7 +432,7 @@ def test_errors_are_named_by_the_part_that_is_added():
     parts = tuple((0.0, SENTENCES.kernel()) for _ in range(2))
     _, sentence = choose.weigh_parts(replace(SENTENCES, parts=parts), weighing, ["first", "second"], str)
     assert "; first with weight 0, second with weight 0.3: " in sentence
-    assert sentence.endswith("on 9 texts (errors 40.0%, with second 10.0%)")
+    assert sentence.endswith("on 9 texts (errors, too high with few texts a class: 40.0%, with second 10.0%)")
 
 
 def test_the_loss_is_that_of_the_best_scale():

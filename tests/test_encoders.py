@@ -730,7 +730,9 @@ def test_labelling_goes_on_with_another_encoder_and_not_without(tmp_path):
     shutil.rmtree(tmp_path / "e")
     before = place.read_bytes()
     arguments = ("--format", "lines", "-o", place, "--encoder", tmp_path / "e")
-    assert "is not there; name its folder" in fails("label", tmp_path / "texts.txt", *arguments)
+    assert "is not there; name english, multilingual, its folder" in fails(
+        "label", tmp_path / "texts.txt", *arguments
+    )
     assert place.read_bytes() == before
 
 
@@ -875,7 +877,7 @@ def test_static_encoders_without_their_library(folder, monkeypatch):
 @pytest.mark.parametrize("name", ["owner/name", "nowhere", "a/b/c"])
 def test_names_of_the_hub_offline(monkeypatch, name):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    refuses(r"is not there; name its f|no folder owner/name, and the hub", as_encoder, name)
+    refuses(r"is not there; name english|no folder owner/name, and the hub", as_encoder, name)
 
 
 @pytest.fixture
@@ -923,6 +925,21 @@ def test_a_model_file_downloads_nothing(hub, sentences, tmp_path):
     shutil.rmtree(hub.snapshot)
     refuses("a model downloads nothing; download the encoder owner/name first", load, tmp_path / "m")
     assert set(hub.calls) == {True}
+
+
+def test_a_model_finds_its_encoder_from_anywhere(sentences, tmp_path, monkeypatch):
+    """The path was stored as it was typed, so a model was broken by `cd`."""
+    monkeypatch.chdir(sentences.parent)
+    texts, labels = topics(20)
+    model = SVC("spectrum:2", encoder=sentences.name).fit(texts, labels)
+    save(model, tmp_path / "m")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert (load(tmp_path / "m").decision_function(texts) == model.decision_function(texts)).all()
+
+
+def test_errors_of_few_texts_are_said_to_be_too_high(folder):
+    assert "(errors, too high with few texts a class: " in SVC(encoder=folder).fit(*topics(20)).chosen_
 
 
 def test_a_folder_of_something_else(tmp_path):

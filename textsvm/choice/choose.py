@@ -259,7 +259,7 @@ def weigh_parts(
         default = replace(default, parts=tuple(zip(weights, kernels, strict=True)))
         reason = f": the largest gain in left-out margins less its standard error, on {n:,} texts"
         shares = (f"{f'with {names[k - 1]} ' if k else ''}{error:.1%}" for k, error in steps)
-        errors = f"errors {', '.join(shares)}"
+        errors = f"errors, too high with few texts a class: {', '.join(shares)}"
     joined = f"the joined text of {' + '.join(default.columns)}; beside it " if default.columns else ""
     pairs = zip(names, default.parts, strict=True)
     weights_text = ", ".join(f"{name} with weight {weight:.2g}" for name, (weight, _) in pairs)

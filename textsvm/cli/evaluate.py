@@ -80,7 +80,7 @@ def evaluate(
     console.lap("read")
     if reading.positive is not None:
         training = replace(training, positive=reading.positive)
-    with console.progress():
+    with console.work():
         judge = partial(model_files.judge, positive=training.positive, progress=console.stage)
         judged = judge(fitted, documents)
         console.lap(judged.seconds)

@@ -121,7 +121,7 @@ def explain(
     if fitted.pieces is not None:  # the value of a text is the mean of theirs
         documents, fitted = documents.cut(fitted.pieces), replace(fitted, pieces=None)
     fitted, texts = model_files.examples_for(fitted, documents)
-    with console.progress():
+    with console.work():
         explained = explanation.explain(
             fitted, texts, positive=training.positive,
             substrings=LISTED, similar=explain_options.similar, progress=console.progress_of("explain"),

@@ -163,8 +163,8 @@ def candidates(device: str, names: Sequence[str] = (), encoder: Any = None) -> d
     names = names or (*DEFAULT_KERNELS, "spectrum:2-7,log,idf", "spectrum:1-7,intersection")
     makers: dict[str, Maker] = {name: partial(machine, name, device) for name in names}
     if encoder is not None:
-        spelled = spell(encoder)
-        makers |= {f"{name} + {spelled}": partial(machine, name, device, encoder) for name in names}
+        spelled = spell(encoder).removeprefix("encoder:")
+        makers |= {f"{name} --encoder {spelled}": partial(machine, name, device, encoder) for name in names}
     return makers
 
 

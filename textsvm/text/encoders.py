@@ -522,14 +522,15 @@ def load_encoder(encoder: object, download: bool = True) -> TextEncoder:
     folder, name = Path(os.path.expanduser(encoder)), str(encoder)
     if name in PACKAGES:
         if (place := packaged(name)) is None:
-            how = f"in a checkout, pip install ./wheels/{PACKAGES[name]}"
+            how = f'in a checkout, pip install ".[encoders]" ./wheels/{PACKAGES[name]}, in some minutes'
             raise InputError(f"the encoder {name} is a package that is not installed: {how}")
         return _load_folder(place, _stamp(place, name), name, name)
     there = os.path.exists(folder)  # False, too, for a name that no file can have
     if there and not folder.is_dir():
         raise InputError(f"the encoder {encoder} is a file; name its folder")
     folder = folder.resolve() if there else _downloaded(name, download)
-    return _load_folder(folder, _stamp(folder, name), folder.name if there else name, name)
+    names = (folder.name, str(folder)) if there else (name, name)
+    return _load_folder(folder, _stamp(folder, name), *names)
 
 
 def packaged(name: str) -> Path | None:
@@ -543,16 +544,15 @@ def advice(texts: Sequence[str]) -> str:
     if len(texts) > FEW_TEXTS or (folder := packaged("english")) is None:
         return ""
     vocabulary = unambiguous_json(_file_content(folder))["model"]["vocab"]
-    words = [word for text in texts for word in text[:500].lower().split() if word.isalpha()]
-    n_english = sum(word in vocabulary for word in words)
-    return "with few labels an encoder often helps: --encoder english" * (n_english > ENGLISH * len(words))
+    hits = [word in vocabulary for text in texts for word in text[:500].lower().split() if word.isalpha()]
+    return "with few labels an encoder often helps: --encoder english" * (sum(hits) > ENGLISH * len(hits))
 
 
 def _downloaded(name: str, download: bool) -> Path:
     """Folder of an encoder of the Hugging Face hub, which is downloaded if it is not there."""
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
         raise InputError(
-            f"the encoder {name} is not there; name its folder, or owner/name of the Hugging Face hub"
+            f"the encoder {name} is not there; name {', '.join(PACKAGES)}, a folder, or owner/name of the hub"
         )
     hub = library_of("huggingface_hub")
     try:
