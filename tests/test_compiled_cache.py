@@ -258,7 +258,7 @@ def test_a_signal_during_compilation_ends_a_command_with_a_sentence(command, num
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
-@pytest.mark.parametrize("command", ["train", "predict", "mail learn", "mail serve", "serve"])
+@pytest.mark.parametrize("command", ["train", "predict", "mail learn", "mail serve", "serve", "devices"])
 def test_a_signal_at_any_time_of_a_first_run_is_no_traceback(command, tmp_path):
     (tmp_path / "message").write_bytes(b"Subject: cash\n\nearn cash\n")
     arguments = {
@@ -267,6 +267,7 @@ def test_a_signal_at_any_time_of_a_first_run_is_no_traceback(command, tmp_path):
         "mail learn": ("mail", "learn", "--as", "spam", "message"),
         "mail serve": ("mail", "serve"),
         "serve": ("serve", "model", "--port", "0"),
+        "devices": ("devices", "--compile"),
     }[command]
     program = [sys.executable, "-m", "textsvm"]
     subprocess.run([*program, *TRAIN[:-1], "model"], cwd=tmp_path, check=True, capture_output=True)

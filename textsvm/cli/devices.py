@@ -7,6 +7,7 @@ processes run small trainings of every kind and compile the .cu files; all later
 from __future__ import annotations
 
 import pkgutil
+import signal
 import sys
 import time
 import warnings
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Annotated, Any
 
 import numpy as np
@@ -82,7 +83,8 @@ def compile_all(device: str, progress: Progress) -> None:
         calls += [(_load, device, *entry) for entry in sources()]
         with gpu.use(gpu.select(device)):
             processes = max(1, min(n_threads(), len(calls), gpu.free_memory() // BYTES_PER_PROCESS))
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    ctrl_c = (signal.SIGINT, signal.SIG_DFL)  # reaches all processes of a terminal's command
+    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ctrl_c) as pool:
         futures = [pool.submit(*call) for call in calls]
         try:
             for done, future in enumerate(as_completed(futures), 1):
@@ -91,7 +93,8 @@ def compile_all(device: str, progress: Progress) -> None:
         except BrokenProcessPool as error:
             raise InputError(f"a process that compiled for {device} was killed; run it again") from error
         finally:
-            pool.shutdown(cancel_futures=True)
+            for process in active_children():
+                process.terminate()
 
 
 def trainings(device: str, n: int = DOCUMENTS) -> dict[str, Callable[[], object]]:
