@@ -34,6 +34,7 @@ from textsvm.runtime.parallel import Progress, n_threads
 
 DOCUMENTS = 2000  #: Documents of a training: enough for the planner to choose the methods for large data.
 BYTES_PER_PROCESS = 2 << 30  #: Maximum memory of a process on the GPU.
+CTRL_C = signal.SIGINT, signal.SIG_DFL  #: It reaches all processes of a terminal's command.
 OF_VECTORS = ("linear", "polynomial", "gaussian", "sigmoid")
 
 
@@ -83,11 +84,9 @@ def compile_all(device: str, progress: Progress) -> None:
         calls += [(_load, device, *entry) for entry in sources()]
         with gpu.use(gpu.select(device)):
             processes = max(1, min(n_threads(), len(calls), gpu.free_memory() // BYTES_PER_PROCESS))
-    ctrl_c = (signal.SIGINT, signal.SIG_DFL)  # reaches all processes of a terminal's command
-    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ctrl_c) as pool:
-        futures = [pool.submit(*call) for call in calls]
+    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, CTRL_C) as pool:
         try:
-            for done, future in enumerate(as_completed(futures), 1):
+            for done, future in enumerate(as_completed([pool.submit(*call) for call in calls]), 1):
                 future.result()
                 progress(done, len(calls))
         except BrokenProcessPool as error:
