@@ -16,11 +16,11 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from string import punctuation
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Json
 from textsvm.errors import InputError
-from textsvm.text.encoders import components, library_of, tokenizer_state
+from textsvm.text.encoders import components, double_array, library_of, tokenizer_state
 from textsvm.text.normal_form import IGNORABLE, JOINING, SPACED, begins, normalise
 from textsvm.text.tokens import BETWEEN, WITHIN, kinds
 
@@ -101,16 +101,21 @@ def image(char: str, form: str, keep_case: bool) -> str:
 
 # Tokenizers
 
-#: Code points of which the tokenizer is asked; the last stands for all others of private use.
-_ASKED = [*range(0xD800), *range(0xE000, 0x33000), *range(0xE0000, 0xE1000), 0xF0000]
+#: Characters of which the tokenizer is asked; the last stands for all others of private use.
+_ASKED = [*map(chr, (*range(0xD800), *range(0xE000, 0x33000), *range(0xE0000, 0xE1000), 0xF0000))]
 #: Combining characters of classes 224 and 9 that BERT's normaliser keeps.
 _MARK_224, _MARK_9 = "\u302e", "\u1b44"
-_BETWEEN = "0zz0"  #: Characters around an asked one
+_BETWEEN = "\U00010000zz0"  #: Characters around an asked one
+_TITLO = "\u0483"  #: A combining character of two bytes that composes with no other
+#: Characters that begin a grapheme wherever they stand, unless the character before says so: of these
+#: categories, or these.
+_CASED, _HEADS = ("Lu", "Ll", "Lt"), "\u1680\u2581\ufffd"
 MAX_WORD_CHARACTERS = 256  #: Largest `max_input_chars_per_word` that textsvm.c supports
 MARK = "\u2581"  #: In place of a space
 _PENALTY = 10.0  #: How much worse than the worst token the score of an unknown character is
 #: Components of Unigram that read characters one by one, runs of spaces, or the ends of texts.
 _SINGLE = {"Lowercase", "Metaspace", "Nmt", "Replace", "Strip", "WhitespaceSplit"}
+_FIRST = {"NFKC", "Precompiled"}  #: Components that read texts in NFKC so if they are the first
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,9 @@ class ExportedTokenizer:
     """A WordPiece tokenizer, or Unigram (SentencePiece): then `MARK` precedes a text and replaces spaces."""
 
     #: Images are in `decompositions`. Bits of a class: SPACE, PUNCT, CHANGES (has an image), KEEPS (removed),
-    #: IGNORED (removed after canonical reordering, so it still blocks reordering); of Unigram the last three.
+    #: IGNORED (removed after canonical reordering, so it still blocks reordering); of Unigram the last three,
+    #: JOINS (in the grapheme of its predecessor), CHANGES_FOLDED (its successor is in its own), and WORD (its
+    #: image stands for its grapheme if that has less than 6 bytes).
     letters: CharacterTables
     tokens: tuple[str, ...]  #: By id
     #: Of tokens inside of words; of Unigram, the token for neighbouring characters that are no tokens
@@ -149,11 +156,11 @@ def exported_tokenizer(tokenizer: bytes) -> ExportedTokenizer:
         raise InputError(
             f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at "
             f"most {MAX_WORD_CHARACTERS} characters and no added tokens can, and Unigram that joins spaces ("
-            'Replace of " {2,}") and has {"type": "Nmt"} in place of the component Precompiled or NFKC'
+            f'Replace of " {{2,}}") and replaces {MARK} (Nmt), with NFKC or Precompiled only in first place'
         )
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     limits = model["continuing_subword_prefix"], model["max_input_chars_per_word"]
-    return ExportedTokenizer(_letters(*_functions(state)), tuple(tokens), *limits)
+    return ExportedTokenizer(_letters(_functions(state), _ASKED, " "), tuple(tokens), *limits)
 
 
 def _functions(state: Json) -> tuple[Callable[[str], str], Callable[[str], Any]]:
@@ -168,19 +175,22 @@ def _unigram(state: Json) -> ExportedTokenizer | None:
     splitters = components(state["pre_tokenizer"], "pretokenizers")
     patterns = [part["pattern"] for part in parts if part["type"] == "Replace"]
     single = all(len(p.get("String", "")) == 1 or p.get("Regex") in (r"\s+", " {2,}") for p in patterns)
-    if not (single and parts and splitters) or {part["type"] for part in [*parts, *splitters]} - _SINGLE:
+    types = [part["type"] for part in [*parts, *splitters]]
+    if not (single and parts and splitters) or {*types[types[0] in _FIRST :]} - _SINGLE:
         return None
+    chars = [char for char in _ASKED if unicodedata.is_normalized("NFKC", char)]
     (normalise, split), unknown = _functions(state), model["unk_id"]
-    if model.get("byte_fallback") or normalise(_BETWEEN) != _BETWEEN:
+    letters = _letters((normalise, split), chars, "")
+    letters.orders[:] = 0  # texts are in canonical order
+    images = letters.decompositions
+    if model.get("byte_fallback") or normalise(_BETWEEN) != _BETWEEN or images.keys() & {*HANGUL}:
         return None
-    (tokens, scores), letters = zip(*model["vocab"], strict=True), _letters(normalise, split)
-    odd = [char for char in punctuation if letters.classes[ord(char)] & PUNCT]
-    spaced = dict.fromkeys(np.flatnonzero(letters.classes & SPACE).tolist(), " ")
-    spaced |= {ord(char): f" {char} " for char in odd}
-    letters.decompositions.update(spaced)
-    letters.classes[[*spaced]] = CHANGES
-    probes = ["".join(chars) for char in [MARK, *odd] for chars in product(" a" + char, repeat=4)]
-    texts = [probe.translate(letters.decompositions) for probe in probes]
+    if types[0] == "Precompiled" and not _add_graphemes(letters.classes, chars, state, parts[0]):
+        return None
+    tokens, scores = zip(*model["vocab"], strict=True)
+    spaced = {image: chr(point) for point, image in images.items() if " " in image}
+    probes = ["".join(p) for char in (MARK, *spaced.values()) for p in product(" a" + char, repeat=4)]
+    texts = [probe.translate(images) for probe in probes]
     words = [[word for word, _ in split(normalise(probe))] for probe in probes]
     for strips, splits in product((False, True), repeat=2):
         ends = [[MARK] * (text[-1] == " " and not strips) for text in texts]
@@ -191,34 +201,66 @@ def _unigram(state: Json) -> ExportedTokenizer | None:
     return None
 
 
-def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> CharacterTables:
-    """What a normaliser and a pre-tokenizer do with each code point."""
+def _add_graphemes(classes: NDArray[np.uint8], chars: Sequence[str], state: Json, part: Json) -> bool:
+    """Add the bits for the graphemes of a map of SentencePiece; whether they describe it."""
+    normalise, _ = _functions(state | {"normalizer": part})
+    image_of = dict(zip(chars, _images(normalise, chars), strict=True))
+    marked = zip(chars, _images(normalise, [char + _TITLO for char in chars]), strict=True)
+    # Graphemes of less than 6 bytes that have 6 or more with another character that joins.
+    heads = {char: char + _TITLO * (1 + char.isascii()) for char, image in marked if image == image_of[char]}
+    for head in [*heads][-1:]:
+        after = _images(normalise, [heads[head] + char for char in chars])
+        before = _images(normalise, [char + heads[head] for char in chars])
+        for char, image, other in zip(chars, after, before, strict=True):
+            bits = JOINS * (image != image_of[head] + image_of[char]) | WORD * (char in heads)
+            classes[ord(char)] |= bits | CHANGES_FOLDED * (other != image_of[char] + image_of[head])
+    units, children = double_array(b64decode(part["precompiled_charsmap"]))
+    texts = [key.decode("utf-8", "replace") for key in _keys(units.tolist(), children.tolist())]
+    several = any(len(text) > 1 and unicodedata.is_normalized("NFKC", text) for text in texts)
+    return not several and all(char in _HEADS or unicodedata.category(char) in _CASED for char in heads)
 
-    def images(texts: Sequence[str]) -> list[str]:
-        return normalise(_BETWEEN.join(["", *texts, ""])).split(_BETWEEN)[1:-1]
 
+def _keys(units: list[int], children: list[int], place: int = 0, key: bytes = b"") -> Iterator[bytes]:
+    """Keys of less than 6 bytes of a map of SentencePiece that do not begin with others."""
+    for byte in range(1, 256):
+        below = children[place] ^ byte
+        if units[below] & 0x800000FF == byte and units[below] >> 8 & 1:
+            yield key + bytes([byte])
+        elif units[below] & 0x800000FF == byte and len(key) < 4:
+            yield from _keys(units, children, below, key + bytes([byte]))
+
+
+def _images(normalise: Callable[[str], str], texts: Sequence[str]) -> list[str]:
+    """Normal forms of texts that do not touch."""
+    return normalise(_BETWEEN.join(["", *texts, ""])).split(_BETWEEN)[1:-1]
+
+
+def _letters(
+    functions: tuple[Callable[[str], str], Callable[[str], Any]], chars: Sequence[str], spaces: str
+) -> CharacterTables:
+    """What a normaliser and a pre-tokenizer do with characters; these `spaces` around images are removed."""
+    normalise, split = functions
     classes, orders = np.zeros((2, sys.maxunicode + 1), np.uint8)
-    chars = [*map(chr, _ASKED)]
     inside = np.zeros(2 * len(chars) + 1, np.int64)  # size of the piece that has a character
     for _, (first, end) in split("a" + "a".join(chars) + "a"):
         inside[first:end] = end - first
     sizes = inside[1::2]
-    classes[_ASKED] = np.where(sizes == 0, SPACE, np.where(sizes == 1, PUNCT, 0))
-    image_of = dict(zip(chars, images(chars), strict=True))
+    classes[[*map(ord, chars)]] = np.where(sizes == 0, SPACE, np.where(sizes == 1, PUNCT, 0))
+    image_of = dict(zip(chars, _images(normalise, chars), strict=True))
     removed = [char for char in chars if not image_of[char]]
     classes[[*map(ord, removed)]] = KEEPS
     # A removed character between two marks stops their reordering if the image is unchanged.
-    stops = images([_MARK_224 + char + _MARK_9 for char in removed])
+    stops = _images(normalise, [_MARK_224 + char + _MARK_9 for char in removed])
     stopping = [char for char, text in zip(removed, stops, strict=True) if text == _MARK_224 + _MARK_9]
     classes[[*map(ord, stopping)]] = IGNORED
     classes[[ord(char) for char in chars if image_of[char] == f" {char} "]] = PUNCT  # CJK
     for plane in (0xF0000, 0x100000):
         classes[plane : plane + 0xFFFE] = classes[0xF0000]
-    changed = {ord(char): image.strip(" ") or " " for char, image in image_of.items() if image}
+    changed = {ord(char): image.strip(spaces) or " " for char, image in image_of.items() if image}
     changed = {point: image for point, image in changed.items() if image != chr(point)}
     classes[[*changed]] |= CHANGES
     marks = [char for char in chars if image_of[char] == char and unicodedata.combining(char)]
     ordered = [f"{_MARK_224}{mark}1{mark}{_MARK_9}" for mark in marks]
-    for mark, text, image in zip(marks, ordered, images(ordered), strict=True):
+    for mark, text, image in zip(marks, ordered, _images(normalise, ordered), strict=True):
         orders[ord(mark)] = unicodedata.combining(mark) if image != text else 0
     return CharacterTables(classes, orders, changed, {}, np.zeros((0, 3), np.uint32))

@@ -761,16 +761,21 @@ def _check_model(model: Json, added: list[str]) -> None:
         raise ValueError(f"its model reads words of more than {_MOST_WORD} symbols, or cuts them at random")
 
 
-def _check_charsmap(data: bytes) -> None:
-    """ValueError if a map of SentencePiece leaves its tables, or has images of more than 18 symbols.
+def double_array(data: bytes) -> tuple[Ints, Ints]:
+    """Units of a map of SentencePiece, and the places that give those of children.
 
     It has a number of bytes, a double array (Darts) of so many bytes, and images that end with zeros.
     """
+    units = np.frombuffer(data, "<u4", int.from_bytes(data[:4], "little") // 4, 4).astype(np.int64)
+    return units, np.arange(len(units)) ^ ((units >> 10) << ((units & 512) >> 6))
+
+
+def _check_charsmap(data: bytes) -> None:
+    """ValueError if a map of SentencePiece leaves its tables, or has images of more than 18 symbols."""
     size, images = int.from_bytes(data[:4], "little"), b""
     if size and size % 1024 == 0:
-        units, images = np.frombuffer(data, "<u4", size // 4, 4).astype(np.int64), data[4 + size :]
+        (units, children), images = double_array(data), data[4 + size :]
         inner = units >> 31 == 0
-        children = np.arange(len(units)) ^ ((units >> 10) << ((units & 512) >> 6))
         starts = units.take(children[inner & (units >> 8 & 1 == 1)]) & 0x7FFFFFFF  # IndexError outside
         first = np.frombuffer(images + b"\0", np.uint8) & 0xC0 != 0x80  # byte of a symbol
     if not images or (children[inner] >= len(units)).any() or not first.take(starts).all():

@@ -37,18 +37,20 @@ enum { FORM_NONE, FORM_UNICODE, FORM_PAPER };
 enum { TOKENS_CHARACTERS, TOKENS_WORDS, TOKENS_WHITESPACE, TOKENS_PIECES = 4 };
 enum { COUNT_PLAIN, COUNT_PRESENCE, COUNT_LOG, COUNT_INTERSECTION };
 #define MEAN 2u /* of a term that is divided by its number of symbols, instead of normalised */
-enum { TYPE_NONE, TYPE_F32, TYPE_F64, TYPE_IN_ROW = 5 };
+#define DOUBLE 2u /* type of weights */
+#define IN_ROW 5u /* type of factors that are the first element of each row; 0: all are 1 */
 enum { CALIBRATION_NONE, CALIBRATION_SIGMOID, CALIBRATION_ISOTONIC };
 /* Flags of code points. */
 enum { SPACE = 1, PUNCT = 2, WORD = 4, JOINS = 8, CHANGES = 16, CHANGES_FOLDED = 32, IGNORED = 64, KEEPS = 128 };
+#define SWALLOWS WORD           /* of a letter of a tokenizer: its image stands for a grapheme of less than 6 bytes */
+#define PREPENDS CHANGES_FOLDED /* of a letter of a tokenizer: its successor is of the same grapheme */
 
 typedef struct {
-    u32 p, span, n_patterns, n_buckets, n_strings, n_repeats, factor_type, weight_type, times, contiguous, stride;
+    u32 p, span, n_patterns, n_buckets, n_strings, n_repeats, times, contiguous, stride;
     u32 closed; /* contiguous, and its strings begin and end with strings of the table before, which are one shorter */
     const u32 *offsets, *starts, *repeat_starts;
-    const double *values;
+    const double *values, *weights;
     const u64 *tags;
-    const void *factors, *weights;
 } table;
 
 typedef struct {
@@ -158,19 +160,12 @@ static const u32 *parts_of(const textsvm *m, u32 offset, u64 n, u32 least) {
     return starts;
 }
 
-static u64 type_bytes(u32 type) {
-    static const unsigned char sizes[] = {0, 4, 8};
-    return type < sizeof sizes ? sizes[type] : 0;
-}
-
 static table table_of(const textsvm *m, const u32 *w) {
     table t;
     t.p = w[0], t.span = w[1], t.n_patterns = w[2], t.times = w[3], t.contiguous = w[4], t.closed = w[19];
-    t.n_buckets = w[5], t.n_strings = w[6], t.factor_type = w[8], t.weight_type = w[9];
+    t.n_buckets = w[5], t.n_strings = w[6], t.weights = at(m, w[15]), t.stride = m->n_machines + (w[8] == IN_ROW);
     t.offsets = at(m, w[10]), t.values = at(m, w[11]), t.starts = at(m, w[12]), t.tags = at(m, w[13]);
-    t.factors = at(m, w[14]), t.weights = at(m, w[15]);
     t.repeat_starts = w[17] ? at(m, w[17]) : NULL, t.n_repeats = w[18];
-    t.stride = m->n_machines + (t.factor_type == TYPE_IN_ROW);
     return t;
 }
 
@@ -190,12 +185,12 @@ static view view_of(const textsvm *m, u32 number) {
 }
 
 static int check_table(const textsvm *m, const u32 *w) {
-    u64 strings = (u64)w[6] + 1, rows = strings + w[18], stride = (u64)m->n_machines + (w[8] == TYPE_IN_ROW);
+    u64 strings = (u64)w[6] + 1, rows = strings + w[18], stride = (u64)m->n_machines + (w[8] == IN_ROW);
     if (w[4] && (w[2] != 1 || w[1] != w[0])) /* a single pattern without gaps */
         return 0;
-    if (w[0] < 1 || w[1] < w[0] || w[2] < 1 || w[5] < 1 || w[7] != 64)
+    if (w[0] < 1 || w[1] < w[0] || w[2] < 1 || w[5] < 1 || w[7] != 64 || (w[8] && w[8] != IN_ROW) || w[9] != DOUBLE)
         return 0;
-    if (!type_bytes(w[9]) || !inside(m, w[10], 4 * (u64)w[0] * w[2]) || !inside(m, w[11], 8 * (u64)w[2]))
+    if (!inside(m, w[10], 4 * (u64)w[0] * w[2]) || !inside(m, w[11], 8 * (u64)w[2]))
         return 0;
     for (u64 i = 0; i < (u64)w[0] * w[2]; i++) { /* each pattern ascends: its last offset tells its reach */
         const u32 *offset = (const u32 *)at(m, w[10]) + i;
@@ -205,11 +200,9 @@ static int check_table(const textsvm *m, const u32 *w) {
     if (!inside(m, w[13], 8 * (strings + SCANNED)) || !parts_of(m, w[12], w[5], 0) ||
         ((const u32 *)at(m, w[12]))[w[5]] > w[6])
         return 0;
-    if (w[8] > TYPE_F64 ? w[8] != TYPE_IN_ROW : w[8] && !inside(m, w[14], type_bytes(w[8]) * strings))
-        return 0;
     if (w[17] && !inside(m, w[17], 4 * strings))
         return 0;
-    return inside(m, w[15], type_bytes(w[9]) * rows * stride);
+    return inside(m, w[15], 8 * rows * stride);
 }
 
 static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
@@ -250,7 +243,7 @@ static int read_tokenizer(const textsvm *m, u32 offset, tokenizer *t) {
     w = at(m, offset);
     t->most = w[1], t->longest = w[2], t->prefix = w[3], t->states[0] = w[4], t->states[1] = w[5];
     b->n_buckets = w[6], b->n_strings = w[7], b->starts = at(m, w[9]), b->tags = at(m, w[10]);
-    b->weights = b->tags, b->weight_type = TYPE_F32, b->stride = 1; /* the rows that find_rows fetches */
+    b->weights = (const double *)b->tags, b->stride = 1; /* the rows that find_rows fetches */
     t->scores = w[11] ? at(m, w[11]) : NULL, t->strips = w[12] & 1, t->splits = w[12] & 2;
     if (t->scores)
         t->states[0] = mix(t->states[0] ^ t->prefix), t->states[1] = mix(t->states[1] + t->prefix);
@@ -778,9 +771,7 @@ static void match_tags(const table *b, const u64 *restrict keys, const u32 *rest
                        u32 *restrict rows) {
     static const unsigned char lowest[16] = {4, 0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0};
     const u32 none = b->n_strings;
-    const char *weights = b->weights, *factors = b->factors;
-    const u64 row_bytes = b->stride * type_bytes(b->weight_type);
-    const u64 factor_bytes = b->factor_type <= TYPE_F64 ? type_bytes(b->factor_type) : 0;
+    const u64 stride = b->stride;
     for (size_t k = 0; k < n; k++) {
         u64 key = keys[k];
         u32 row = rows[k], end = ends[k], found;
@@ -794,11 +785,8 @@ static void match_tags(const table *b, const u64 *restrict keys, const u32 *rest
             found = row < end ? row : none;
         }
         rows[k] = found;
-        PREFETCH(weights + found * row_bytes);
-        for (u64 byte = 64; byte < row_bytes; byte += 64)
-            PREFETCH(weights + found * row_bytes + byte);
-        if (factor_bytes)
-            PREFETCH(factors + found * factor_bytes);
+        for (u64 i = 0; i < stride; i += 8)
+            PREFETCH(b->weights + found * stride + i);
     }
 }
 
@@ -817,35 +805,18 @@ static void find_rows(const table *b, const u64 *restrict keys, size_t n, u32 *r
     match_tags(b, keys, ends, n, rows);
 }
 
-/* Factors of some rows. */
-static void read_factors(const table *b, const u32 *rows, size_t n, double *factors) {
-    const void *data = b->factor_type == TYPE_IN_ROW ? b->weights : b->factors;
-    u32 type = b->factor_type == TYPE_IN_ROW ? b->weight_type : b->factor_type;
-    size_t stride = b->factor_type == TYPE_IN_ROW ? b->stride : 1;
-    for (size_t k = 0; k < n; k++)
-        factors[k] = type == TYPE_F64   ? ((const double *)data)[rows[k] * stride]
-                     : type == TYPE_F32 ? (double)((const float *)data)[rows[k] * stride]
-                                        : 1;
-}
-
 /* Add x[k] times the weights of row k of `width` machines from `at` on; at most 8 sums stay in registers. */
 INLINE void add_block(const textsvm *m, const table *b, size_t at, const u32 *rows, const double *x, size_t n,
                       double *all, const size_t width) {
     const size_t first = b->stride - m->n_machines + at;
     double local[8], *sums = width <= 8 ? memcpy(local, all + at, width * sizeof *all) : all + at;
-#define ADD(type)                                                                                \
-    for (size_t k = 0; k < n; k++) {                                                             \
-        const type *row = (const type *)b->weights + (size_t)rows[k] * b->stride + first;        \
-        for (size_t i = 0; i < width; i++)                                                       \
-            sums[i] += x[k] * (double)row[i];                                                    \
+    for (size_t k = 0; k < n; k++) {
+        const double *row = b->weights + (size_t)rows[k] * b->stride + first;
+        for (size_t i = 0; i < width; i++)
+            sums[i] += x[k] * row[i];
     }
-    if (b->weight_type == TYPE_F64)
-        ADD(double)
-    else
-        ADD(float)
     if (width <= 8)
         memcpy(all + at, local, width * sizeof *all);
-#undef ADD
 }
 
 /* Add x[k] times the weights of row k. */
@@ -870,7 +841,8 @@ static double read_values(const textsvm *m, const term *t, const table *b, const
                           double *x) {
     const double *logs = at(m, m->w[33]);
     double squares = 0;
-    read_factors(b, rows, n, x);
+    for (size_t k = 0; k < n; k++)
+        x[k] = b->stride > m->n_machines ? b->weights[(size_t)rows[k] * b->stride] : 1;
     if (t->count == COUNT_INTERSECTION)
         for (size_t k = 0; k < n; k++) {
             x[k] = (double)(float)x[k];
@@ -1075,12 +1047,31 @@ static void add_term(textsvm *m, const term *t, size_t n) {
 
 static u32 letter_flags(const tokenizer *t, u32 point) { return entry_of(&t->letters, t->letters.stage2, point); }
 
+/* Symbol i, U+FFFD for a lone surrogate. */
+static u32 letter_at(const textsvm *m, size_t i) { return m->symbols[i] >> 11 == 27 ? 0xFFFD : m->symbols[i]; }
+
+/* End of the grapheme of symbol i if the image of the symbol stands for all of it, because it has less than 6 bytes in UTF-8;
+ * else i + 1. `before` are the flags of the symbol before. */
+static size_t image_end(const textsvm *m, const tokenizer *t, size_t i, size_t n, u32 before) {
+    size_t end = i, bytes = 0;
+    if (before & PREPENDS || !(letter_flags(t, letter_at(m, i)) & SWALLOWS))
+        return i + 1;
+    do {
+        u32 point = letter_at(m, end++);
+        bytes += 1u + (point > 0x7F) + (point > 0x7FF) + (point > 0xFFFF);
+    } while (end < n && letter_flags(t, letter_at(m, end)) & JOINS);
+    return bytes < 6 ? end : i + 1;
+}
+
 /* Images of the n symbols into `piece`, from its second element on, and the symbols that they come from into `piece2`;
  * returns the number of both with the first element, NONE for no room. */
 static size_t read_letters(textsvm *m, const tokenizer *t, size_t n) {
     size_t k = 1, first = 1;
-    for (size_t i = 0; i < n; i++) {
-        u32 point = m->symbols[i] >> 11 == 27 ? 0xFFFD : m->symbols[i], flags = letter_flags(t, point);
+    u32 flags = 0;
+    for (size_t i = 0, end; i < n; i = end) {
+        end = image_end(m, t, i, n, flags);
+        u32 point = letter_at(m, i);
+        flags = letter_flags(t, point);
         size_t size = !(flags & (IGNORED | KEEPS)), room = m->max_symbols + 1 - k;
         if (flags & IGNORED) /* removed after it has stopped the canonical order */
             reorder(&t->letters, m->piece + first, k - first, m->list), first = k;
