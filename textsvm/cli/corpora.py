@@ -314,8 +314,7 @@ def say_problems(console: Console, corpus: Corpus) -> None:
     if len(corpus.texts):
         _say_lengths(console, corpus)
     say_missing_texts(console, names_of_missing(corpus))
-    groups = corpus.duplicates()
-    if groups:
+    if groups := corpus.duplicates():
         copies = sum(len(group) - 1 for group in groups)
         conflicts = len(corpus.conflicting_duplicates())
         labels = f"; sets of copies with different labels: {conflicts:,}" if conflicts else ""

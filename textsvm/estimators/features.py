@@ -217,8 +217,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
 
     def _learn(self, X: Any, rows: bool, progress: StageProgress | None) -> Any:
         self.check()
-        texts = as_texts(X)
-        if not texts:
+        if not (texts := as_texts(X)):
             raise InputError("there are no documents to learn features from")
         source = self._source
         with self._at_work() as device:

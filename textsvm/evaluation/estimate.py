@@ -295,8 +295,7 @@ class LengthBaseline:
     @classmethod
     def fit(cls, examples: object, numbers: Sequence[float]) -> LengthBaseline | None:
         """Fit to training documents; None without texts."""
-        lengths = symbol_counts(examples)
-        if lengths is None:
+        if (lengths := symbol_counts(examples)) is None:
             return None
         values = np.asarray(numbers, np.float64)
         rising = bool((lengths - lengths.mean()) @ (values - values.mean()) >= 0)
@@ -322,8 +321,7 @@ class LengthBaseline:
 
     def judge(self, examples: object, truth: Sequence[float]) -> dict[str, float]:
         """Its metrics on documents; empty without texts."""
-        lengths = symbol_counts(examples)
-        if lengths is None:
+        if (lengths := symbol_counts(examples)) is None:
             return {}
         predicted = np.interp(lengths, self.lengths, self.numbers)
         return scores(np.asarray(truth, np.float64), predicted, None, None)

@@ -236,8 +236,7 @@ def as_grades(labels: AnyArray) -> Ints | None:
 
 def grades_of(truth: AnyArray, grades: tuple[int, int] | None) -> tuple[int, int] | None:
     """Range of grades: as given, else of the true labels or numbers; None if they are not grades."""
-    values = as_grades(truth)
-    if values is None:
+    if (values := as_grades(truth)) is None:
         return None
     return grades or (int(values.min()), int(values.max()))
 

@@ -142,8 +142,7 @@ class Store:
         def is_other(manifest: Path) -> bool:
             return manifest.is_file() and _read_json(manifest, {})["textsvm"] != __version__
 
-        others = list(filter(is_other, manifests))
-        if not others:
+        if not (others := list(filter(is_other, manifests))):
             return
         with self.lock():
             for manifest in filter(is_other, others):  # another process may have deleted it

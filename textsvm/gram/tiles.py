@@ -143,8 +143,7 @@ def shared_grams(
 ) -> Iterator[tuple[int, DenseGram]]:
     """The Grams of the kernels of a shared pass, by their positions; see `Sharing.grams`."""
     assert recipe.sharing is not None
-    tiling = _tiling(recipe, documents)
-    if tiling is None:
+    if (tiling := _tiling(recipe, documents)) is None:
         for position, matrix in recipe.sharing.grams(recipe.kernels, documents, device, progress):
             gram = DenseGram(matrix, description)
             del matrix

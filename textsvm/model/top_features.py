@@ -92,8 +92,7 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
     kernel = machines.support.kernel
     if kernel is None:
         raise AttributeError("a model of a precomputed kernel matrix has no features")
-    tables = feature_weights(machines)
-    if not tables:
+    if not (tables := feature_weights(machines)):
         raise AttributeError(f"the kernel {spell(kernel)} has no list of features with weights")
     names = [part.names(np.arange(len(part.weights))) for part in tables]
     if len(tables) > 1:

@@ -192,8 +192,7 @@ def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
     declared = (charset or "").strip().strip("\"'").lower()
     if declared in ("", "unknown-8bit", "x-unknown", "unknown", "8bit", "default", "x-user-defined"):
         return decode(data)[0], None
-    codec = _codec(declared)
-    if codec is None:
+    if (codec := _codec(declared)) is None:
         return decode(data)[0], f"unknown charset {declared[:40]!r}"
     try:
         return data.decode(codec), None
@@ -215,8 +214,7 @@ def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
 
 def decode_named(data: bytes, charset: str, name: str) -> str:
     """Decode text with the charset that the user named; `name` is that of the file in errors."""
-    codec = _codec(charset)
-    if codec is None:
+    if (codec := _codec(charset)) is None:
         raise InputError(f"there is no charset {charset!r}; usual ones are utf-8, cp1252, cp1251, mac_roman")
     mark, marked = byte_order_mark(data)
     if mark and codec not in (marked, marked[:6], f"{marked}-sig"):

@@ -550,8 +550,7 @@ def build_corpus(
     rows: list[Document] = []
     split = _split_texts(documents, rows, source, stored)
     texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)
-    columns = _build_columns(texts, rows)
-    if columns is not None:
+    if (columns := _build_columns(texts, rows)) is not None:
         apart = [column for column in columns.values() if isinstance(column, Sequence)]
         joined = ("\n".join(row) for row in zip(*apart, strict=True))
         texts = apart[0] if len(apart) == 1 else StoredTexts.of(joined) if stored and apart else list(joined)

@@ -206,8 +206,7 @@ def _without_swapped_rows(corpus: Corpus, options: ReadOptions) -> Corpus:
     if 10 * len(pasted) <= len(rows) or 2 * sum(labels[i] in moved for i in pasted) <= len(pasted):
         pasted.clear()
     out = [i for i, texts in shorter.items() if any(map(is_class, texts)) and not is_class(labels[i])]
-    out = max([i for i in out if not is_value(labels[i])], pasted, key=len)
-    if not out:
+    if not (out := max([i for i in out if not is_value(labels[i])], pasted, key=len)):
         return corpus
     label, text, name = _shown(labels[out[0]]), _shown(corpus.texts[out[0]]), corpus.ids[out[0]]
     sentence = f"text and label are swapped in {len(out):,} of {len(rows):,} rows of {corpus.source} "

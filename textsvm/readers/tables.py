@@ -164,8 +164,7 @@ def read_tables(
         total, first = 0, list[Row]()
         for total, (number, line, row) in enumerate(table.rows, 1):
             first += [row] if total <= _LOOKAHEAD and isinstance(row, Mapping) else []
-            document = rows.document(number, line, row)
-            if document is not None:
+            if (document := rows.document(number, line, row)) is not None:
                 if 0 < len(spare) < SAMPLE - len(sample) * len(spare) and isinstance(row, Mapping):
                     sample.append((document.label, [str(row.get(name) or "")[:100] for name in spare]))
                 yield document

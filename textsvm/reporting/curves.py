@@ -22,8 +22,7 @@ def roc(results: Results) -> str:
     """ROC curves; of more than two classes each against the rest."""
     chart = Chart("ROC curves", _share("false positive rate"), _share("true positive rate"))
     chart.diagonal()
-    drawn = _draw_curves(chart, "roc", results)
-    if not drawn:
+    if not (drawn := _draw_curves(chart, "roc", results)):
         return ""
     if results.task == "binary":
         truth, positive = (labels == results.labels[1] for labels in (results.truth, results.predicted))
@@ -35,8 +34,7 @@ def roc(results: Results) -> str:
 def precision_recall(results: Results) -> str:
     """Precision against recall; of more than two classes each against the rest."""
     chart = Chart("Precision-recall curves", _share("recall"), _share("precision"))
-    drawn = _draw_curves(chart, "pr", results)
-    if not drawn:
+    if not (drawn := _draw_curves(chart, "pr", results)):
         return ""
     note = "Figures: average precision."
     if results.task == "binary":

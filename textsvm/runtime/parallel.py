@@ -92,8 +92,7 @@ def n_threads() -> int:
     """
     if _worker.busy:
         return 1
-    limited = _limit.get()
-    if limited is not None:
+    if (limited := _limit.get()) is not None:
         return limited
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     shared = os.environ.get("NUMBA_NUM_THREADS", "")

@@ -153,7 +153,6 @@ class OnlineLearner:
 
 
 def _texts(X: object) -> list[str]:
-    texts = as_texts(X)
-    if not texts:
+    if not (texts := as_texts(X)):
         raise InputError("there are no documents to train on")
     return texts

@@ -169,8 +169,7 @@ def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -
     """
     check_features(lessons)
     path = lessons.path.with_name("weights")
-    stored = features.read_weights(path, lessons.state[1])
-    if stored is None:
+    if (stored := features.read_weights(path, lessons.state[1])) is None:
         if weights is None:
             lessons.check_rows()
         stored = weights or features.sum_vectors(

@@ -378,8 +378,7 @@ class Lessons:
 
     def get(self, digest: str) -> Lesson:
         """A lesson with its message; KeyError if there is none."""
-        row = self._row(f"{_LESSONS} where digest = ?", digest)
-        if row is None:
+        if (row := self._row(f"{_LESSONS} where digest = ?", digest)) is None:
             raise KeyError(digest)
         return self._lesson(row)
 
@@ -466,8 +465,7 @@ class Lessons:
 
     def drop(self, digest: str) -> bool:
         """Remove a lesson; return whether it existed."""
-        row = self._find(digest)
-        if row is None:
+        if (row := self._find(digest)) is None:
             return False
         self.sql.execute("delete from lessons where id = ?", (row.id,))
         self._count(row, -1)
@@ -489,8 +487,7 @@ class Lessons:
             self._update(row, row._replace(alpha=alpha).with_digests())
 
     def _existing(self, digest: str) -> LessonRow:
-        row = self._find(digest)
-        if row is None:
+        if (row := self._find(digest)) is None:
             raise self.damage(f"lesson {digest[:16]} is missing")
         return row
 

@@ -167,8 +167,7 @@ def _lines(parsed: mime.MimePart) -> list[str]:
 
 def _leaves(part: mime.MimePart, displayed: bool = True) -> Iterator[tuple[mime.MimePart, bool]]:
     """The parts without parts, and whether they are displayed: of alternatives the last page, or text."""
-    parts = part.parts()
-    if not parts:
+    if not (parts := part.parts()):
         yield part, displayed
     best: mime.MimePart | None = None
     if part.get_content_type() == "multipart/alternative":
@@ -253,8 +252,7 @@ def shortened(raw: RawMessage) -> bytes:
 
 def _text(part: mime.MimePart) -> tuple[str, list[str]]:
     """The text of a part as it is displayed, and its tricks."""
-    payload = part.content()
-    if not payload:
+    if not (payload := part.content()):
         return "", []
     charset = part.get_content_charset()
     text, problem = decode_declared(payload, charset)

@@ -88,8 +88,7 @@ class RawMessage:
 
     def _header_end(self) -> int:
         limit = min(len(self.data), self.start + MAX_HEADER)
-        empty = _EMPTY.search(self.data, self.start, limit)
-        if empty:
+        if empty := _EMPTY.search(self.data, self.start, limit):
             return empty.start() + 1
         if limit == len(self.data):
             return limit
@@ -254,8 +253,7 @@ def _forged_fields(message: RawMessage) -> list[tuple[int, int]]:
 def _line_end(message: RawMessage, place: int) -> bytes:
     """The line end before `place`, or of the first line."""
     data = message.data
-    before = data[max(0, place - 2) : place]
-    if not before:
+    if not (before := data[max(0, place - 2) : place]):
         line = data.find(b"\n", place)
         before = data[max(0, line - 1) : line + 1]
     return b"\r\n" if before == b"\r\n" else b"\n"

@@ -210,8 +210,7 @@ class Server:
         client.size, client.message = 0, BytesIO()
 
     async def _read(self, client: _Client) -> tuple[spamd.Request, bytes]:
-        line = await client.read_line()
-        if not line:
+        if not (line := await client.read_line()):
             raise EOFError
         client.begun = True
         request = spamd.read_request(line)
@@ -375,8 +374,7 @@ class _Client:
             return answer
         data = b"".join(answer)
         with suppress(OSError):
-            data = data[self.connection.send(data) :]
-            if not data:
+            if not (data := data[self.connection.send(data) :]):
                 self.connection.shutdown(socket.SHUT_WR)
         return [data]
 
@@ -399,8 +397,7 @@ class _Client:
     async def read_line(self) -> bytes:
         """The next line with its end; at the end of the stream the rest."""
         while (size := self.buffer.find(b"\n") + 1) == 0 and len(self.buffer) <= MAX_LINE:
-            part = await self._receive(MAX_LINE)
-            if not part:
+            if not (part := await self._receive(MAX_LINE)):
                 return self._take(MAX_LINE)
             self.buffer += part
         if not 0 < size <= MAX_LINE:

@@ -66,8 +66,7 @@ class Request(NamedTuple):
 
 def read_request(line: bytes) -> Request:
     """Parse the first line of a request; raise `Refused` if it is malformed."""
-    request = _REQUEST.fullmatch(line.decode("latin-1"))
-    if request is None:
+    if (request := _REQUEST.fullmatch(line.decode("latin-1"))) is None:
         raise Refused(EX_PROTOCOL, "(the first line is not VERB SPAMC/1.x)")
     if request[1] not in (*CHECKS, "PING", "SKIP", "TELL"):
         raise Refused(EX_PROTOCOL, "(unknown verb)")

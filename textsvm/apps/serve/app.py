@@ -150,8 +150,7 @@ class Service:
         self._asked: dict[str, asyncio.Task[HttpAnswer]] = {}  #: Latest answers of pages
 
     async def __aenter__(self) -> Service:
-        failures = await self._load(set(self.models))
-        if failures:
+        if failures := await self._load(set(self.models)):
             await self.__aexit__()
             raise InputError(next(iter(failures.values())))
         await self._compare_shapes()

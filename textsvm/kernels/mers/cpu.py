@@ -242,8 +242,7 @@ class HostMers(MerRows):
         """
         pieces: list[tuple[int, int, int, int]] = []
         work: list[float] = []
-        m = len(rows.numbers)
-        if not m:
+        if not (m := len(rows.numbers)):
             return pieces, work
         for first, last in zip(self.batches[:-1].tolist(), self.batches[1:].tolist(), strict=True):
             size = max(1, COUNTS // ((last - first) * len(self.weights)))
