@@ -427,7 +427,11 @@ def test_the_smallest_loss_wins_and_the_default_a_tie(losses, best, scripted, mo
 def test_errors_are_named_by_the_part_that_is_added():
     weighed = [0.0, 0.3], [(0, 0.4), (2, 0.1)]
     weighing = SimpleNamespace(
-        rows=np.arange(9), joined=lambda default, of: (default, None), gram=str, weights=lambda grams: weighed
+        rows=np.arange(9),
+        classes=np.arange(9) % 2,
+        joined=lambda default, of: (default, None),
+        gram=str,
+        weights=lambda grams: weighed,
     )
     parts = tuple((0.0, SENTENCES.kernel()) for _ in range(2))
     _, sentence = choose.weigh_parts(replace(SENTENCES, parts=parts), weighing, ["first", "second"], str)

@@ -927,19 +927,48 @@ def test_a_model_file_downloads_nothing(hub, sentences, tmp_path):
     assert set(hub.calls) == {True}
 
 
-def test_a_model_finds_its_encoder_from_anywhere(sentences, tmp_path, monkeypatch):
+def test_a_model_finds_its_encoder_from_anywhere_and_beside_its_file(sentences, tmp_path, monkeypatch):
     """The path was stored as it was typed, so a model was broken by `cd`."""
-    monkeypatch.chdir(sentences.parent)
+    (tmp_path / "work").mkdir()
+    place = shutil.copytree(sentences, tmp_path / "work" / "own")
+    monkeypatch.chdir(tmp_path / "work")
     texts, labels = topics(20)
-    model = SVC("spectrum:2", encoder=sentences.name).fit(texts, labels)
-    save(model, tmp_path / "m")
-    (tmp_path / "other").mkdir()
-    monkeypatch.chdir(tmp_path / "other")
-    assert (load(tmp_path / "m").decision_function(texts) == model.decision_function(texts)).all()
+    for typed in ("own", "./own"):
+        model = SVC("spectrum:2", encoder=typed).fit(texts, labels)
+        save(model, tmp_path / "m")
+        monkeypatch.chdir(tmp_path)
+        assert (load("m").decision_function(texts) == model.decision_function(texts)).all()
+        monkeypatch.chdir(tmp_path / "work")
+    shutil.move(place, tmp_path / "own")
+    for name in (tmp_path / "m", "../m"):
+        assert (load(name).decision_function(texts) == model.decision_function(texts)).all()
+    (tmp_path / "own" / "other.json").write_text("{}")
+    refuses("put the encoder of the training in its place", load, tmp_path / "m")
+    shutil.rmtree(tmp_path / "own")
+    refuses(
+        rf"the encoder {place} is not there; put its folder there again, or beside the", load, tmp_path / "m"
+    )
+
+
+def test_a_model_without_the_library_is_not_called_unusable(folder, tmp_path, monkeypatch):
+    save(SVC("spectrum:2", encoder=folder).fit(*topics(20)), tmp_path / "m")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    refuses("needs more than is installed: .* tokenizers: pip install tokenizers", load, tmp_path / "m")
+
+
+def test_commands_take_one_encoder_and_name_the_packages(folder, tmp_path):
+    file = tmp_path / "t.tsv"
+    file.write_text("".join(f"{y}\t{text}\n" for text, y in zip(*topics(20), strict=True)))
+    for verb in (["train", file, "-o", tmp_path / "m"], ["compare", file], ["cv", file], ["tune", file]):
+        assert "name one encoder" in fails(*verb, "--encoder", folder, "--encoder", folder, code=2)
+        assert "is not there; name english, multilingual, its" in fails(*verb, "--encoder", "en", code=2)
+    shown = run("compare", file, "--kernel", "fast", "--encoder", folder).stdout.decode()
+    assert f"fast --encoder {folder}" in shown
 
 
 def test_errors_of_few_texts_are_said_to_be_too_high(folder):
-    assert "(errors, too high with few texts a class: " in SVC(encoder=folder).fit(*topics(20)).chosen_
+    for n, sentence in ((20, "(errors, too high with few texts a class: "), (80, "(errors ")):
+        assert sentence in SVC(encoder=folder).fit(*topics(n)).chosen_
 
 
 def test_a_folder_of_something_else(tmp_path):

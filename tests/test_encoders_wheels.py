@@ -18,6 +18,7 @@ from textsvm.text.encoders import PACKAGES, advice, load_encoder
 
 ROOT = Path(__file__).resolve().parent.parent
 pytest.importorskip("tokenizers")
+FOREIGN = b"the encoder english is for English, and the texts seem to be in another language"
 ADVICE = b"with few labels an encoder often helps: --encoder english"
 
 
@@ -55,7 +56,7 @@ def corpus(path, texts, labels):
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_without_the_package_a_sentence_has_the_command(tmp_path, name):
-    command = f'in a checkout, pip install ".[encoders]" ./wheels/{PACKAGES[name]}, in some minutes'
+    command = f'in a checkout, pip install ".[encoders]" ./wheels/{PACKAGES[name]}, which computes'
     sentence = re.escape(f"the encoder {name} is a package that is not installed: {command}")
     with pytest.raises(InputError, match=sentence):
         SVC(encoder=name).fit(*topics(20))
@@ -89,10 +90,16 @@ def test_commands_take_the_name_and_recommend_it_once(install, tmp_path):
     many = corpus(tmp_path / "g.tsv", *topics(1001))
     assert ADVICE not in run("train", file, "-o", tmp_path / "m").stderr
     install("english")
-    for verb in (["train", "-o", tmp_path / "m", "--force"], ["compare", "--kernel", "fast"]):
+    verbs = ["train", "-o", tmp_path / "m", "--force"], ["compare", "--kernel", "fast"], ["cv", "--folds", 2]
+    for verb in verbs:
         command = (verb[0], "{}", *verb[1:])
         said = [run(*(path if part == "{}" else part for part in command)).stderr for path in (file, foreign)]
         assert [own.count(ADVICE) for own in said] == [1, 0]
+        for options in (["--encoder", "english"], ["--kernel", "encoder:english"]):
+            if options[0] == "--encoder" or verb[0] != "compare":
+                own = [run(verb[0], path, *verb[1:], *options).stderr for path in (file, foreign)]
+                assert [FOREIGN in stderr for stderr in own] == [False, True]
+                assert not any(ADVICE in stderr for stderr in own)
     asked = run(
         "train", file, "-o", tmp_path / "m", "--force", "--encoder", "english", "--kernel", "spectrum:2"
     )

@@ -54,6 +54,7 @@ WEIGHTS = (0.15, 0.3, 0.5)  #: Weights of a kernel beside the others that are co
 MOST_WEIGHED = 500  #: Maximum number of texts on which these weights are compared
 RIDGE = 0.5  #: Ridge of the regressions by which they are compared
 ROUNDING = 1e-5  #: Above the gains of equal kernels, which are of float32 rounding (about 1e-7)
+FEW_LABELS = 20  #: Texts of a class below which errors of texts left out one by one are far too high
 FEW_WEIGHED = 50  #: Number of texts below which a standard error counts in proportion to their number
 GroupPair: TypeAlias = tuple[Ints | None, Ints | None]  #: Groups of the user, and of copies
 SCALES = (-3.0, 4.0)  #: Smallest and largest logarithm of the scale of decision values.
@@ -259,7 +260,8 @@ def weigh_parts(
         default = replace(default, parts=tuple(zip(weights, kernels, strict=True)))
         reason = f": the largest gain in left-out margins less its standard error, on {n:,} texts"
         shares = (f"{f'with {names[k - 1]} ' if k else ''}{error:.1%}" for k, error in steps)
-        errors = f"errors, too high with few texts a class: {', '.join(shares)}"
+        few = ", too high with few texts a class:" * (n < FEW_LABELS * len(np.unique(weighing.classes)))
+        errors = f"errors{few} {', '.join(shares)}"
     joined = f"the joined text of {' + '.join(default.columns)}; beside it " if default.columns else ""
     pairs = zip(names, default.parts, strict=True)
     weights_text = ", ".join(f"{name} with weight {weight:.2g}" for name, (weight, _) in pairs)

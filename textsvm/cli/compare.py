@@ -30,7 +30,7 @@ class CandidateOptions:
         metavar="KERNEL",
         autocompletion=lambda: KERNEL_NAMES,
     )
-    encoder: str | None = option_field(
+    encoder: list[str] | None = option_field(
         "Also compare each kernel with an encoder added, of model2vec, sentence-transformers or ONNX.",
         metavar="FOLDER|OWNER/NAME",
     )
@@ -73,7 +73,7 @@ def compare(
     from textsvm.runtime.device import select
 
     encoder = settings.encoder_of(judging.encoder, kernels.values())
-    candidates = baselines.candidates(device, names, encoder)
+    candidates = baselines.candidates(device, names, encoder, "".join(judging.encoder or ()))
     for make in candidates.values():
         settings.checked(make)
     on_columns = (kernel for kernel in kernels.values() if kernel and kernel.structure.reads_tables)
@@ -91,7 +91,7 @@ def compare(
             candidates[name] = partial(ClassifierSettings, suitable, device=device)
     labels = [str(label) for label in corpora.targets(documents)]
     corpora.check_classes(documents, reading.label)
-    corpora.say_encoder(console, documents, judging.encoder)
+    corpora.say_encoder(console, documents, encoder, *kernels.values())
     with console.progress(), console.warnings():
         parts, how = corpora.comparison_parts(console, documents, labels, judging.cv, judging.holdout)
         compared = baselines.compare(examples, labels, parts, candidates, console.stage, documents.groups)

@@ -19,7 +19,9 @@ from textsvm.cli.options import CuttingOptions, FoldOptions, LearningOptions, Re
 from textsvm.errors import InputError, first_few, plural, printable
 from textsvm.evaluation.estimate import copies_of, groups_of
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.encoder import encoders_of
 from textsvm.kernels.resolve import structure_of
+from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
@@ -347,9 +349,11 @@ def say_missing_texts(console: Console, names: Counter[str]) -> None:
         console.say(f"note: {n:,} texts are {shown}, read as words; an empty cell is a missing text")
 
 
-def say_encoder(console: Console, corpus: Corpus, encoder: object) -> None:
-    """Recommend an encoder that is installed where it often helps, if none is used."""
-    if encoder is None and corpus.examples is corpus.texts and (note := advice(corpus.texts)):
+def say_encoder(console: Console, corpus: Corpus, *parts: object) -> None:
+    """Recommend an encoder that often helps, if no kernel of `parts` has one; doubt an unsuitable one."""
+    kernels = (part for part in parts if isinstance(part, Kernel))
+    names = {spell(own).partition(",")[0] for kernel in kernels for own in encoders_of(kernel)}
+    if corpus.examples is corpus.texts and (note := advice(corpus.texts, names)):
         console.say(f"note: {note}")
 
 

@@ -83,6 +83,7 @@ def cv(
     console.say(f"note: {corpora.summary(documents, statistics.label_counts(documents))}")
     corpora.check_classes(documents, reading.label)
     corpora.say_grouping(console, documents)
+    corpora.say_encoder(console, documents, tested.encoder, tested.kernel)
     curve = None
     console.lap("read")
     with extra.cluster.at_work(console):

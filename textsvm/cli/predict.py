@@ -83,7 +83,8 @@ def predict(
     if limits:
         fitted = predictions.with_unsure(fitted, limits)
     printer = predictions.Printer(console, fitted, predict_options.values, output.kind.format, least)
-    printer.print(printer.incoming(files, table), output)
+    with console.warnings():
+        printer.print(printer.incoming(files, table), output)
     printer.report()
     if used := printer.model.last_device:  # at least one document was read
         console.say_device(used)

@@ -84,16 +84,19 @@ def _all_settings(options: ModelOptions, grid: Grid, learning: LearningOptions) 
         machine.refuse("multiclass", "class_weight", "scoring", of="--regress")
     else:
         machine.refuse("epsilon", of="a classifier; it goes with --regress")
-    encoder = encoder_of(options.encoder, grid["kernel"])
-    fixed = machine.fixed() | options.text.as_dict() | requested(encoder=encoder)
+    fixed = machine.fixed() | options.text.as_dict()
+    fixed |= requested(encoder=encoder_of(options.encoder, grid["kernel"]))
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     return [checked(partial(_settings, make, point | fixed)) for point in points]
 
 
-def encoder_of(text: str | None, kernels: Iterable[Kernel | str | None]) -> Kernel | None:
+def encoder_of(texts: list[str] | None, kernels: Iterable[Kernel | str | None]) -> Kernel | None:
     """The kernel of --encoder, a folder or NAME,bits=8, to be added to these kernels; None without."""
-    if text is None:
+    if not texts:
         return None
+    if len(texts) > 1:
+        raise WrongUsage(f"--encoder {' --encoder '.join(texts)}: name one encoder")
+    text = texts[0]
     for kernel in kernels:
         if isinstance(kernel, Kernel) and encoders_of(kernel):
             raise WrongUsage(

@@ -126,7 +126,7 @@ def train(
     if training_part.labels is not None and not learning.multilabel:
         corpora.check_classes(training_part, reading.label)
     corpora.say_lone_classes(console, counts)
-    corpora.say_encoder(console, training_part, machine.encoder)
+    corpora.say_encoder(console, training_part, machine.encoder, machine.kernel)
     trained_as: AnySettings = machine
     if task.calibrate is not None and isinstance(machine, ClassifierSettings):
         trained_as = CalibrationSettings(machine, method=task.calibrate.value, random_state=task.seed)

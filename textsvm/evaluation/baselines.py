@@ -31,7 +31,7 @@ from sklearn.svm import SVC, LinearSVC
 from textsvm.arrays import AnyArray, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.comparison import ClassifierScore, score_classifier
-from textsvm.kernels.spelling import parse, spell
+from textsvm.kernels.spelling import parse
 from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_default
 from textsvm.model.trained import as_model, is_ours
 from textsvm.readers.corpus import take
@@ -158,13 +158,14 @@ def _chosen(model: object) -> str:
     return f"C={last.best_params_['C']:g}" if isinstance(last, GridSearchCV) else ""
 
 
-def candidates(device: str, names: Sequence[str] = (), encoder: Any = None) -> dict[str, Maker]:
-    """Candidates with kernels of these names, or default candidates, by name; also with an encoder."""
+def candidates(
+    device: str, names: Sequence[str] = (), encoder: Any = None, typed: str = ""
+) -> dict[str, Maker]:
+    """Candidates with kernels of these names, or default ones, by name; also with an encoder, as typed."""
     names = names or (*DEFAULT_KERNELS, "spectrum:2-7,log,idf", "spectrum:1-7,intersection")
     makers: dict[str, Maker] = {name: partial(machine, name, device) for name in names}
     if encoder is not None:
-        spelled = spell(encoder).removeprefix("encoder:")
-        makers |= {f"{name} --encoder {spelled}": partial(machine, name, device, encoder) for name in names}
+        makers |= {f"{name} --encoder {typed}": partial(machine, name, device, encoder) for name in names}
     return makers
 
 

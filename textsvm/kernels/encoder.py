@@ -243,14 +243,19 @@ def stored_encoders(kernel: Kernel) -> Arrays:
     return arrays
 
 
-def attach_encoders(kernel: Kernel, arrays: Arrays) -> None:
-    """Give the encoders that a model file holds to its kernel, which was built from the header."""
+def attach_encoders(kernel: Kernel, arrays: Arrays, folder: str) -> None:
+    """Give its encoders to the kernel of a model file, which was built from the header.
+
+    The file is in `folder`, as may be an encoder that is not where it was in the training.
+    """
     for leaf in encoders_of(kernel):
         if stored := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
             leaf.encoder, leaf.bits = StaticEncoder(stored, str(leaf.encoder)), None  # digest: see `resolved`
         else:
             leaf.check()
-            leaf.encoder = load_encoder(leaf.encoder, download=False)  # a model file opens no connection
+            place, beside = leaf.encoder, os.path.join(folder, os.path.basename(leaf.encoder))
+            moved = os.path.isabs(place) and not os.path.exists(place) and os.path.isdir(beside)
+            leaf.encoder = load_encoder(beside if moved else place, download=False)  # opens no connection
 
 
 def encoders_of(kernel: Kernel) -> list[Encoder]:

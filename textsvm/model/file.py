@@ -222,9 +222,12 @@ def _build_checked(path: str | os.PathLike[str], content: Content) -> TrainedMod
         if not isinstance(header["info"], dict):
             raise InputError("its information is not an object")
         with file or nullcontext():
+            header["folder"] = os.path.dirname(path)
             return _build(header, arrays).with_record(digest=digest, file=file)
     except InputError as error:
-        raise InputError(f"{path} is not a usable model: {one_line(error)}") from error
+        missing = isinstance(error.__cause__, ImportError)
+        problem = "is a model that needs more than is installed" if missing else "is not a usable model"
+        raise InputError(f"{path} {problem}: {one_line(error)}") from error
     except KeyError as error:
         raise InputError(f"{path} is damaged: it has no {one_line(error)}; train it again") from error
     except MemoryError as error:
@@ -358,7 +361,7 @@ def _build(header: Json, arrays: Arrays) -> TrainedModel:
 def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
     name, parameters, kernel = _given(header)
     if isinstance(kernel, Kernel):
-        attach_encoders(kernel, arrays)
+        attach_encoders(kernel, arrays, header["folder"])
     settings = SETTINGS[name](kernel=kernel, **parameters)
     settings.check()
     rule = _rule(name, header, arrays, parameters)

@@ -17,7 +17,7 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -522,15 +522,16 @@ def load_encoder(encoder: object, download: bool = True) -> TextEncoder:
     folder, name = Path(os.path.expanduser(encoder)), str(encoder)
     if name in PACKAGES:
         if (place := packaged(name)) is None:
-            how = f'in a checkout, pip install ".[encoders]" ./wheels/{PACKAGES[name]}, in some minutes'
+            how = f'in a checkout, pip install ".[encoders]" ./wheels/{PACKAGES[name]}'
+            how = f"{how}, which computes its vectors for some minutes"
             raise InputError(f"the encoder {name} is a package that is not installed: {how}")
         return _load_folder(place, _stamp(place, name), name, name)
     there = os.path.exists(folder)  # False, too, for a name that no file can have
     if there and not folder.is_dir():
         raise InputError(f"the encoder {encoder} is a file; name its folder")
     folder = folder.resolve() if there else _downloaded(name, download)
-    names = (folder.name, str(folder)) if there else (name, name)
-    return _load_folder(folder, _stamp(folder, name), *names)
+    short, reference = (folder.name, str(folder)) if there else (name, name)
+    return _load_folder(folder, _stamp(folder, name), short, reference)
 
 
 def packaged(name: str) -> Path | None:
@@ -539,20 +540,33 @@ def packaged(name: str) -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def advice(texts: Sequence[str]) -> str:
-    """A sentence on the English encoder if it is installed and knows the words of few texts, else ""."""
-    if len(texts) > FEW_TEXTS or (folder := packaged("english")) is None:
+def advice(texts: Sequence[str], names: Collection[str] = ()) -> str:
+    """A sentence on the English encoder if it is installed, else "".
+
+    It is recommended if it knows the words of few texts and `names` of encoders is empty, and doubted if it
+    is used and does not know them.
+    """
+    is_used = "encoder:english" in names
+    wanted = is_used or (not names and len(texts) <= FEW_TEXTS)
+    if not wanted or (folder := packaged("english")) is None:
         return ""
     vocabulary = unambiguous_json(_file_content(folder))["model"]["vocab"]
-    hits = [word in vocabulary for text in texts for word in text[:500].lower().split() if word.isalpha()]
-    return "with few labels an encoder often helps: --encoder english" * (sum(hits) > ENGLISH * len(hits))
+    words = [word for text in texts[:FEW_TEXTS] for word in text[:500].lower().split() if word.isalpha()]
+    n_english = sum(word in vocabulary for word in words)
+    if is_used:
+        foreign = "the encoder english is for English, and the texts seem to be in another language"
+        return foreign * (n_english < ENGLISH * len(words))
+    return "with few labels an encoder often helps: --encoder english" * (n_english > ENGLISH * len(words))
 
 
 def _downloaded(name: str, download: bool) -> Path:
     """Folder of an encoder of the Hugging Face hub, which is downloaded if it is not there."""
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+        names = f"{', '.join(PACKAGES)}, its folder, or owner/name of the Hugging Face hub"
         raise InputError(
-            f"the encoder {name} is not there; name {', '.join(PACKAGES)}, a folder, or owner/name of the hub"
+            f"the encoder {name} is not there; name {names}"
+            if download
+            else f"the encoder {name} is not there; put its folder there again, or beside the model file"
         )
     hub = library_of("huggingface_hub")
     try:
