@@ -350,7 +350,7 @@ def say_missing_texts(console: Console, names: Counter[str]) -> None:
 
 
 def say_encoder(console: Console, corpus: Corpus, *parts: object) -> None:
-    """Recommend an encoder that often helps, if no kernel of `parts` has one; doubt an unsuitable one."""
+    """Recommend an encoder that often helps, if `parts` have none; doubt the English encoder."""
     kernels = (part for part in parts if isinstance(part, Kernel))
     names = {spell(own).partition(",")[0] for kernel in kernels for own in encoders_of(kernel)}
     if corpus.examples is corpus.texts and (note := advice(corpus.texts, names)):

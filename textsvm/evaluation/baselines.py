@@ -161,7 +161,7 @@ def _chosen(model: object) -> str:
 def candidates(
     device: str, names: Sequence[str] = (), encoder: Any = None, typed: str = ""
 ) -> dict[str, Maker]:
-    """Candidates with kernels of these names, or default ones, by name; also with an encoder, as typed."""
+    """Candidates with kernels of these names, or default candidates, by name; also with an encoder."""
     names = names or (*DEFAULT_KERNELS, "spectrum:2-7,log,idf", "spectrum:1-7,intersection")
     makers: dict[str, Maker] = {name: partial(machine, name, device) for name in names}
     if encoder is not None:

@@ -226,7 +226,7 @@ def _build_checked(path: str | os.PathLike[str], content: Content) -> TrainedMod
             return _build(header, arrays).with_record(digest=digest, file=file)
     except InputError as error:
         missing = isinstance(error.__cause__, ImportError)
-        problem = "is a model that needs more than is installed" if missing else "is not a usable model"
+        problem = "needs more than is installed" if missing else "is not a usable model"
         raise InputError(f"{path} {problem}: {one_line(error)}") from error
     except KeyError as error:
         raise InputError(f"{path} is damaged: it has no {one_line(error)}; train it again") from error

@@ -541,14 +541,9 @@ def packaged(name: str) -> Path | None:
 
 
 def advice(texts: Sequence[str], names: Collection[str] = ()) -> str:
-    """A sentence on the English encoder if it is installed, else "".
-
-    It is recommended if it knows the words of few texts and `names` of encoders is empty, and doubted if it
-    is used and does not know them.
-    """
+    """Advice on the English encoder if it is installed: for few texts, or if used (`names`) against it."""
     is_used = "encoder:english" in names
-    wanted = is_used or (not names and len(texts) <= FEW_TEXTS)
-    if not wanted or (folder := packaged("english")) is None:
+    if not (is_used or (not names and len(texts) <= FEW_TEXTS)) or (folder := packaged("english")) is None:
         return ""
     vocabulary = unambiguous_json(_file_content(folder))["model"]["vocab"]
     words = [word for text in texts[:FEW_TEXTS] for word in text[:500].lower().split() if word.isalpha()]
@@ -562,12 +557,9 @@ def advice(texts: Sequence[str], names: Collection[str] = ()) -> str:
 def _downloaded(name: str, download: bool) -> Path:
     """Folder of an encoder of the Hugging Face hub, which is downloaded if it is not there."""
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
-        names = f"{', '.join(PACKAGES)}, its folder, or owner/name of the Hugging Face hub"
-        raise InputError(
-            f"the encoder {name} is not there; name {names}"
-            if download
-            else f"the encoder {name} is not there; put its folder there again, or beside the model file"
-        )
+        how = "put its folder there again, or beside the model file"
+        how = f"name {', '.join(PACKAGES)}, its folder, or owner/name of the hub" if download else how
+        raise InputError(f"the encoder {name} is not there; {how}")
     hub = library_of("huggingface_hub")
     try:
         patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
