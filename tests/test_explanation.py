@@ -416,6 +416,14 @@ def test_words_are_not_merged_by_their_letters(kernel):
     assert "; the largest, of a<" in explanation_section("x", found)
 
 
+def test_residues_are_substrings_that_are_merged():
+    texts = ["mkvlaapggd" * 2, "aapggdrrst", "chkwwyfchk", "rrchkwyf"]
+    model = SVC(Spectrum((2, 4), tokens="blosum62"), device="cpu").fit(texts, ["b", "b", "a", "a"])
+    [found] = explain(model, ["mkvaapggd"])
+    assert found.kind == "substrings"
+    assert max(len(x.merged) for x in found.merged) > 2
+
+
 def test_a_word_that_is_a_substring_too_is_listed_once_with_both_contributions():
     """The second of two features with one name and other counts had replaced the first."""
     texts = [f"{text} in then" for text in TEXTS]

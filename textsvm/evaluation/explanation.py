@@ -35,6 +35,7 @@ from textsvm.runtime.parallel import part as progress_of_part
 from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents, MultiView
+from textsvm.text.tokens import SINGLE
 
 _SHOWN = 2000  #: Characters of the text that a notebook shows
 CHUNK = 16  #: Documents explained together: each has a weight for every feature of the support vectors
@@ -323,7 +324,7 @@ def _explain(
     assert model.kernel is not None
     intercept = model.predictor.intercept
     views = model.kernel.structure.views
-    strings = {view.called("") for view in views if view.tokens == "characters" and view.encoder is None}
+    strings = {view.called("") for view in views if view.tokens in SINGLE and view.encoder is None}
     names = {view.called("") for view in views} - {""} or {""}
     machines = explainer.set_documents(documents) + intercept
     machine_weights, meanings = _machines_explained(model.rule, machines, positive)
