@@ -939,7 +939,14 @@ def test_a_model_finds_its_encoder_from_anywhere_and_beside_its_file(sentences, 
         monkeypatch.chdir(tmp_path)
         assert (load("m").decision_function(texts) == model.decision_function(texts)).all()
         monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "moved").mkdir()  # the whole project, elsewhere: the path from its folder is as before
+    shutil.copytree(tmp_path / "work", tmp_path / "moved" / "work")
     shutil.move(place, tmp_path / "own")
+    save(model, tmp_path / "moved" / "m")
+    monkeypatch.chdir(tmp_path / "moved" / "work")
+    for name in ("../m", tmp_path / "moved" / "m"):
+        assert (load(name).decision_function(texts) == model.decision_function(texts)).all()
+    monkeypatch.chdir(tmp_path / "work")
     for name in (tmp_path / "m", "../m"):
         assert (load(name).decision_function(texts) == model.decision_function(texts)).all()
     (tmp_path / "own" / "other.json").write_text("{}")

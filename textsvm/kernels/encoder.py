@@ -14,6 +14,7 @@ import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -244,18 +245,22 @@ def stored_encoders(kernel: Kernel) -> Arrays:
 
 
 def attach_encoders(kernel: Kernel, arrays: Arrays, folder: str) -> None:
-    """Give its encoders to the kernel of a model file, which was built from the header.
-
-    The file is in `folder`, as may be an encoder that is not where it was in the training.
-    """
+    """Give its encoders to the kernel of a model file in `folder`, which was built from the header."""
     for leaf in encoders_of(kernel):
         if stored := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
             leaf.encoder, leaf.bits = StaticEncoder(stored, str(leaf.encoder)), None  # digest: see `resolved`
         else:
             leaf.check()
-            place, beside = leaf.encoder, os.path.join(folder, os.path.basename(leaf.encoder))
-            moved = os.path.isabs(place) and not os.path.exists(place) and os.path.isdir(beside)
-            leaf.encoder = load_encoder(beside if moved else place, download=False)  # opens no connection
+            leaf.encoder = load_encoder(_moved(leaf.encoder, folder), download=False)  # opens no connection
+
+
+def _moved(path: str, folder: str) -> str:
+    """A path or, if it has gone, where the end of it leads from `folder` or the current one."""
+    if os.path.exists(path) or not os.path.isabs(path):
+        return path
+    parts = Path(path).parts
+    ends = (os.path.join(start, *parts[k:]) for k in range(1, len(parts)) for start in (folder, ""))
+    return next(filter(os.path.isdir, ends), path)
 
 
 def encoders_of(kernel: Kernel) -> list[Encoder]:
