@@ -12,7 +12,7 @@ from sklearn import metrics
 from test_reporting import corpus, of_classes
 from test_reporting_sections import judged, numbers
 
-from textsvm import SVC, Spectrum, class_map, explain, report, save
+from textsvm import SVC, MultilabelSVC, Spectrum, class_map, explain, report, save
 from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.results import evaluate
 from textsvm.evaluation.slices import make_slices
@@ -20,7 +20,7 @@ from textsvm.reporting import charts, curves, files, html, maps, sections
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP
 from textsvm.reporting.formatting import classes_table
 from textsvm.reporting.pages import Review, review_page
-from textsvm.reporting.report import Report, report_of_folds
+from textsvm.reporting.report import Report, how_wrong, report_of_folds
 from textsvm.selection.cross_validation import fit_learning_curve
 from textsvm.selection.doubts import Doubt
 
@@ -184,6 +184,18 @@ def test_the_table_of_classes_has_the_figures_of_each(k):
     for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score)):
         expected = metric(results.truth, results.predicted, average=None)
         assert columns[name] == tuple(f"{100 * value:.2f} %" for value in expected)
+
+
+def test_a_text_of_several_labels_is_as_wrong_as_its_worst_label():
+    """Wrong labels by their distance to the threshold, right ones not at all."""
+    texts, labels = corpus(("ham", "spam"))
+    truth = np.array([[label == "ham", label == "spam"] for label in labels], int)
+    model = MultilabelSVC(Spectrum(3), device="cpu").fit(texts[:40], truth[:40])
+    results = report(model, texts[40:], 1 - truth[40:]).results
+    distances = np.abs(results.decision - model.thresholds_)
+    wrong = results.predicted != 1 - truth[40:]
+    assert (distances * wrong).max(axis=1).min() < 1
+    assert how_wrong(results).tolist() == (distances * wrong).max(axis=1).tolist()
 
 
 @pytest.mark.parametrize("positive", ["ham", "spam"])
