@@ -1,6 +1,7 @@
 """Encoders of texts, and the kernel of their vectors."""
 
 import json
+import os
 import pickle
 import random
 import re
@@ -41,7 +42,7 @@ from textsvm import (
     tune,
 )
 from textsvm.choice.choose import MOST_WEIGHED, RIDGE, Weighing, _weighed
-from textsvm.kernels.encoder import as_encoder
+from textsvm.kernels.encoder import _moved, as_encoder
 from textsvm.kernels.spelling import parse, spell
 from textsvm.model.file import read_content
 from textsvm.text.documents import encode, normalise
@@ -955,6 +956,29 @@ def test_a_model_finds_its_encoder_from_anywhere_and_beside_its_file(sentences, 
     refuses(
         rf"the encoder {place} is not there; put its folder there again, or beside the", load, tmp_path / "m"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("./enc", "enc"),
+        ("a/enc", "a/enc"),
+        ("/gone/a/enc", "a/enc"),
+        (r"C:\a\enc", "enc"),
+        ("owner/enc", None),
+    ],
+)
+def test_an_encoder_that_has_gone_is_where_the_end_of_its_path_leads(path, place, tmp_path):
+    (tmp_path / (place or "enc")).mkdir(parents=True)
+    found = tmp_path / place if place else path
+    assert os.path.normpath(_moved(path, str(tmp_path))) == os.path.normpath(found)
+
+
+def test_a_long_path_of_an_encoder_takes_no_time():
+    clock = time.process_time()
+    path = "/" + "a/" * 100_000
+    assert _moved(path, "folder") == path
+    assert time.process_time() - clock < 5
 
 
 def test_a_model_without_the_library_is_not_called_unusable(folder, tmp_path, monkeypatch):

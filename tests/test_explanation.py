@@ -21,6 +21,7 @@ from textsvm import (
     EditDistance,
     Encoder,
     GapWeighted,
+    MultilabelSVC,
     On,
     OneClassSVM,
     Spectrum,
@@ -413,7 +414,12 @@ def test_words_are_not_merged_by_their_letters(kernel):
     assert {x.text: x.contribution for x in found.merged} == exact
     assert not any(x.merged for x in found.merged)
     assert "<summary>words that count most" in explanation_section("x", found)
-    assert "; the largest, of a<" in explanation_section("x", found)
+    assert "; of a, one of several classes (its sign decides nothing)<" in explanation_section("x", found)
+
+
+def test_a_label_has_a_value_above_0():
+    model = MultilabelSVC(Spectrum(2), device="cpu").fit(TEXTS, [(label,) for label in LABELS])
+    assert f"; above 0 for {LABELS[0]}" in explain(model, TEXTS[:1])[0].verdict
 
 
 def test_residues_are_substrings_that_are_merged():

@@ -192,8 +192,7 @@ class Weighing:
         plain = default.plain if default.columns else 0.0  # the weights of other kernels hardly depend on it
         gram = self.gram(replace(default, parts=(), plain=plain).kernel())
         for name in default.columns[1:] and default.columns:
-            columns = tuple(other for other in default.columns if other != name)
-            if not columns:
+            if not (columns := tuple(other for other in default.columns if other != name)):
                 break
             fewer = replace(of(columns), parts=default.parts)
             without = self.gram(replace(fewer, parts=()).kernel())
@@ -354,8 +353,7 @@ def _folds(target: Ints, groups: Ints | None = None, of_user: bool = False) -> I
 
 
 def _by_class(target: Ints) -> Sequence[Ints]:
-    order = np.argsort(target, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(target))[:-1])
+    return np.split(np.argsort(target, kind="stable"), np.cumsum(np.bincount(target))[:-1])
 
 
 @dataclass(frozen=True)

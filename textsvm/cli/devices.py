@@ -34,7 +34,6 @@ from textsvm.runtime.parallel import Progress, n_threads
 
 DOCUMENTS = 2000  #: Documents of a training: enough for the planner to choose the methods for large data.
 BYTES_PER_PROCESS = 2 << 30  #: Maximum memory of a process on the GPU.
-CTRL_C = signal.SIGINT, signal.SIG_DFL  #: It reaches all processes of a terminal's command.
 OF_VECTORS = ("linear", "polynomial", "gaussian", "sigmoid")
 
 
@@ -84,7 +83,7 @@ def compile_all(device: str, progress: Progress) -> None:
         calls += [(_load, device, *entry) for entry in sources()]
         with gpu.use(gpu.select(device)):
             processes = max(1, min(n_threads(), len(calls), gpu.free_memory() // BYTES_PER_PROCESS))
-    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, CTRL_C) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _end_by_ctrl_c) as pool:
         try:
             for done, future in enumerate(as_completed([pool.submit(*call) for call in calls]), 1):
                 future.result()
@@ -94,6 +93,12 @@ def compile_all(device: str, progress: Progress) -> None:
         finally:
             for process in active_children():
                 process.terminate()
+
+
+def _end_by_ctrl_c() -> None:
+    """Let Ctrl-C, which a terminal sends to all processes of a command, end this one without a traceback."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def trainings(device: str, n: int = DOCUMENTS) -> dict[str, Callable[[], object]]:

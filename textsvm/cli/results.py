@@ -187,8 +187,7 @@ def length_alone_on_folds(corpus: Corpus, result: CrossValidation) -> dict[str, 
     table = []
     for train, test in result.folds:
         training, tested = corpus.subset(train), corpus.subset(test)
-        baseline = LengthBaseline.fit(training.examples, training.targets or [])
-        if baseline is None:
+        if (baseline := LengthBaseline.fit(training.examples, training.targets or [])) is None:
             return None
         table.append(baseline.judge(tested.examples, tested.targets or []))
     return mean_and_sd(table)[0]

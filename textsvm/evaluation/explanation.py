@@ -127,8 +127,9 @@ class Explanation:
     @property
     def verdict(self) -> str:
         """The value, and its meaning for classes."""
-        meaning = "the largest, of" if self.against is None else "above 0 for"
-        return f"value {self.value:+.4f}" + f"; {meaning} {self.towards}" * (self.towards is not None)
+        several = self.against is None and not isinstance(self.prediction, tuple)
+        meaning = "of {}, one of several classes (its sign decides nothing)" if several else "above 0 for {}"
+        return f"value {self.value:+.4f}" + f"; {meaning.format(self.towards)}" * (self.towards is not None)
 
     @property
     def exact(self) -> bool:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
+from pathlib import PureWindowsPath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from textsvm.text.documents import View
 from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 
 _STORED = "encoder."  #: Prefix of the arrays of static encoders in a model file.
+_PLACES = 32  #: Names at the end of the path of an encoder by which it is looked for
 TOKENS = AttributionMethod("tokens", "exact: the contributions of the tokens of the encoder")
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
@@ -256,11 +257,11 @@ def attach_encoders(kernel: Kernel, arrays: Arrays, folder: str) -> None:
 
 def _moved(path: str, folder: str) -> str:
     """A path or, if it has gone, where the end of it leads from `folder` or the current one."""
-    if os.path.exists(path) or not os.path.isabs(path):
-        return path
-    parts = Path(path).parts
-    ends = (os.path.join(start, *parts[k:]) for k in range(1, len(parts)) for start in (folder, ""))
-    return next(filter(os.path.isdir, ends), path)
+    written = PureWindowsPath(path)  # it splits the paths of all systems
+    parts = written.parts[-_PLACES:]
+    starts = enumerate(parts[: None if written.anchor else 1])
+    ends = (os.path.join(start, *parts[k:]) for k, _ in starts for start in (folder, ""))
+    return path if os.path.exists(path) else next(filter(os.path.isdir, ends), path)
 
 
 def encoders_of(kernel: Kernel) -> list[Encoder]:

@@ -85,8 +85,7 @@ def read_vector_files(inputs: InputFiles, format: str, options: ReadOptions | No
 def read_vectors(path: str | Path) -> Array:
     """The vectors of a file of any of these formats, an array or CSR matrix; labels are ignored."""
     inputs = read_files(path)
-    format = vector_format(inputs, [file for file in inputs.files if file.size])
-    if format is None:
+    if (format := vector_format(inputs, [file for file in inputs.files if file.size])) is None:
         raise InputError(f"{path} holds no vectors; they come as .npy, .npz or in LIBSVM's format")
     return read_vector_files(inputs, format).vectors
 
