@@ -756,7 +756,7 @@ train reviews.csv --kernel spectrum:3+encoder:e --encoder e -o new.textsvm
     =>  --encoder e does not go with --kernel spectrum:3\+encoder:e, which names an encoder
 compare reviews.csv --kernel encoder:e --encoder f --kernel fast
     =>  --encoder f does not go with --kernel encoder:e, which names an encoder
-cv reviews.csv --encoder e --kernel fast  =>  the encoder e is damaged
+cv reviews.csv --encoder e --kernel fast  =>  the encoder .*e is damaged
     =>  ${'e/model.safetensors': b'none', 'e/tokenizer.json': b'{}'}
 train reviews.csv --multiclass ordered:
     =>  "ordered:" names no class; give "ordered:low<high", or "ordered" for numbers

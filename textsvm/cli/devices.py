@@ -96,7 +96,7 @@ def compile_all(device: str, progress: Progress) -> None:
 
 
 def _end_by_ctrl_c() -> None:
-    """Let Ctrl-C, which a terminal sends to all processes of a command, end this one without a traceback."""
+    """Let Ctrl-C, which a terminal sends to all processes of a command, end this too, without a traceback."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

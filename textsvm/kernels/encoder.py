@@ -256,7 +256,7 @@ def attach_encoders(kernel: Kernel, arrays: Arrays, folder: str) -> None:
 
 
 def _moved(path: str, folder: str) -> str:
-    """A path or, if it has gone, where the end of it leads from `folder` or the current one."""
+    """A path or, if it has gone, where the end of it leads from `folder` or the current folder."""
     written = PureWindowsPath(path)  # it splits the paths of all systems
     parts = written.parts[-_PLACES:]
     starts = enumerate(parts[: None if written.anchor else 1])
