@@ -244,11 +244,11 @@ def _change_array(arrays: dict[str, Any], rng: np.random.Generator) -> str:
 def write_seeds() -> None:
     """Write a small model of every kind."""
     SEEDS.mkdir(parents=True, exist_ok=True)
-    least = texts_source.LEAST_INDEXED
+    most = texts_source.MOST_SECONDS
     for name, (model, texts) in _models().items():
-        texts_source.LEAST_INDEXED = 0 if name.startswith("index") else least
+        texts_source.MOST_SECONDS = -1 if name.startswith("index") else most
         textsvm.save(model, SEEDS / f"{name}.textsvm", {"corpus": "fruit"}, texts)
-    texts_source.LEAST_INDEXED = least
+    texts_source.MOST_SECONDS = most
 
 
 def _models() -> dict[str, tuple[Any, bool]]:
