@@ -52,7 +52,7 @@ BASES = {
     "export": "export {model} -o out.html",
     "devices": "devices",
     "model": "model {model}",
-    "label": "label {corpus} --export out.csv --output out.jsonl",
+    "label": "label {corpus} --export out.csv",
 }
 #: Option -> corpus, further arguments, first and second value.
 ROWS = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from loading import change, load, reloaded
 from refusals import refuses
-from scipy.sparse import coo_array, csr_array, csr_matrix, issparse
+from scipy.sparse import coo_array, csr_array, csr_matrix, dok_array, issparse
 from sklearn import svm
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -573,3 +573,14 @@ def test_kernel_values_leave_a_sparse_matrix_with_repeated_columns_as_it_is():
     assert Linear()(rows).tolist() == [[9, 0], [0, 9]]
     assert rows.data.tolist() == [1, 2, 3]
     refuses("NaN in row 1, column 0", Linear(), np.array([[1.0, 2.0], [np.nan, 0.0]]))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
+def test_sparse_vectors_of_every_format_are_vectors(form):
+    """A dok_array is a dict, and was taken for a table after the training."""
+    x = np.abs(np.random.default_rng(0).standard_normal((40, 5)))
+    x[x < 0.5] = 0
+    y = np.arange(40) % 2
+    model = SVC("gaussian", device="cpu").fit(csr_array(x).asformat(form), y)
+    expected = SVC("gaussian", device="cpu").fit(csr_array(x), y)
+    assert (model.decision_function(dok_array(x)) == expected.decision_function(x)).all()

@@ -77,7 +77,8 @@ def as_texts(X: Any) -> list[str]:
 def is_table(X: object) -> bool:
     """Whether examples are a table: a data frame, a dict of columns, or a list of dicts."""
     of_rows = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
-    return isinstance(X, Mapping | InputTable) or hasattr(X, "columns") or of_rows
+    of_columns = isinstance(X, Mapping) and not type(X).__module__.startswith("scipy.")  # dok_array is a dict
+    return of_columns or isinstance(X, InputTable) or hasattr(X, "columns") or of_rows
 
 
 def table_of_texts(X: object) -> InputTable | None:
@@ -85,8 +86,7 @@ def table_of_texts(X: object) -> InputTable | None:
     table = InputTable.of(X) if is_table(X) else None
     if table is None or not table.text_names:
         return None
-    named = isinstance(X, Mapping | list | tuple | InputTable)
-    return table if named or len(table.names) > 1 else None
+    return table if isinstance(X, Mapping | list | tuple | InputTable) or len(table.names) > 1 else None
 
 
 def _only_column(X: Any) -> Any:
