@@ -30,10 +30,15 @@ class SpeltOnlineSVC(OnlineSVC):
         return ["".join(_bar(j, level) for j, level in enumerate(row)) for row in levels]
 
     def fit(self, X, y):
-        return super().fit(self._spell(X, True), y)
+        super().fit(self._spell(X, True), y)  # which forgets columns: it has read texts
+        validate_data(self, X, reset=True)
+        return self
 
     def partial_fit(self, X, y, classes=None):
-        return super().partial_fit(self._spell(X, not hasattr(self, "n_features_in_")), y, classes)
+        is_first = not hasattr(self, "n_features_in_")
+        super().partial_fit(self._spell(X, is_first), y, classes)
+        validate_data(self, X, reset=is_first)
+        return self
 
     def decision_function(self, X):
         estimator_checks.check_is_fitted(self)
