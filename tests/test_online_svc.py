@@ -13,55 +13,12 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils import estimator_checks, get_tags
-from sklearn.utils.validation import validate_data
-from test_sklearn import NO_DATA, _bar, name_of
+from test_sklearn import NO_DATA
 
 from textsvm import SVC, OnlineSVC, Spectrum, save
 from textsvm.model.file import describe
 from textsvm.model.online import digest_of
 from textsvm.solvers import online as machines
-
-
-class SpeltOnlineSVC(OnlineSVC):
-    """Reads texts from rows of numbers: the more two numbers are alike, the more their texts share."""
-
-    def _spell(self, X, reset):
-        levels = np.clip(np.round(8 * validate_data(self, X, reset=reset)), -48, 48).astype(int) + 56
-        return ["".join(_bar(j, level) for j, level in enumerate(row)) for row in levels]
-
-    def fit(self, X, y):
-        super().fit(self._spell(X, True), y)  # which forgets columns: it has read texts
-        validate_data(self, X, reset=True)
-        return self
-
-    def partial_fit(self, X, y, classes=None):
-        is_first = not hasattr(self, "n_features_in_")
-        super().partial_fit(self._spell(X, is_first), y, classes)
-        validate_data(self, X, reset=is_first)
-        return self
-
-    def decision_function(self, X):
-        estimator_checks.check_is_fitted(self)
-        return super().decision_function(self._spell(X, False))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = False, True
-        return tags
-
-
-CHECKS = {
-    f"{name_of(check)}({','.join(map(str, getattr(check, 'keywords', {}).values()))})": check
-    for _, check in estimator_checks.estimator_checks_generator(SpeltOnlineSVC(p=3, tol=1e-8))
-    if name_of(check) != "check_array_api_input"  # wants its switch set before SciPy is imported
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CHECKS)
-@pytest.mark.filterwarnings("ignore")
-def test_check_estimator(name):
-    CHECKS[name](SpeltOnlineSVC(p=3, tol=1e-8))
 
 
 @pytest.mark.parametrize("name", NO_DATA)

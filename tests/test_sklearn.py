@@ -173,12 +173,18 @@ class SpeltMultilabelSVC(Spelt, MultilabelSVC):
 
 
 class SpeltOnlineSVC(OfNumbers, textsvm.OnlineSVC):
+    """Sets its columns after each fit: that of texts forgets them."""
+
     def fit(self, X, y):
-        return super().fit(spelt(validate_data(self, X, reset=True)), y)
+        super().fit(spelt(validate_data(self, X, reset=True)), y)
+        validate_data(self, X, reset=True)
+        return self
 
     def partial_fit(self, X, y, classes=None):
-        X = validate_data(self, X, reset=not self.__sklearn_is_fitted__())
-        return super().partial_fit(spelt(X), y, classes)
+        is_first = not self.__sklearn_is_fitted__()
+        super().partial_fit(spelt(validate_data(self, X, reset=is_first)), y, classes)
+        validate_data(self, X, reset=is_first)
+        return self
 
     def decision_function(self, X):
         self.require_fitted()
@@ -187,7 +193,9 @@ class SpeltOnlineSVC(OfNumbers, textsvm.OnlineSVC):
 
 class SpeltFeatures(OfNumbers, textsvm.SpectrumFeatures):
     def _learn(self, X, rows, progress):
-        return super()._learn(spelt(validate_data(self, X, reset=True)), rows, progress)
+        matrix = super()._learn(spelt(validate_data(self, X, reset=True)), rows, progress)
+        validate_data(self, X, reset=True)
+        return matrix
 
     def transform(self, X, *, progress=None):
         check_is_fitted(self)
@@ -203,6 +211,7 @@ CHECKED = [
     SpeltCalibratedSVC(cv=2),
     SpeltMultilabelSVC(Spectrum(p=3), tol=1e-10, thresholds="zero"),
     SpeltOnlineSVC(tol=1e-6),
+    SpeltOnlineSVC(p=3, tol=1e-8),
     SpeltFeatures(2),
 ]
 
