@@ -135,10 +135,7 @@ def _changes(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef) ->
         if not isinstance(node.left, ast.Constant | ast.JoinedStr):
             yield f"({text(node.left)})", "dropped term"
     elif isinstance(node, ast.BoolOp):
-        yield (
-            "(" + f" {SWAPS[type(node.op)]} ".join(map(text, node.values)) + ")",
-            "operator",
-        )
+        yield ("(" + f" {SWAPS[type(node.op)]} ".join(map(text, node.values)) + ")", "operator")
         for k in range(len(node.values)):
             rest = [value for i, value in enumerate(node.values) if i != k]
             name = "and" if isinstance(node.op, ast.And) else "or"

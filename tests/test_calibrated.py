@@ -292,8 +292,7 @@ def test_features_are_those_of_the_classifier():
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
-    [({"C": -1}, "C=-1"), ({"scoring": "f1_macro"}, "no effect on probabilities")],
+    ("options", "sentence"), [({"C": -1}, "C=-1"), ({"scoring": "f1_macro"}, "no effect on probabilities")]
 )
 def test_settings_of_the_classifier_are_checked_before_any_work(options, sentence):
     refuses(sentence, check, CalibratedSVC(SVC(Spectrum(2), **options)).settings)

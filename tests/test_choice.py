@@ -155,7 +155,8 @@ def test_dna_has_kernels_of_its_own():
     assert not candidates.is_dna([*texts, "a sentence"])
     assert not candidates.is_dna([text[:10] for text in texts])
     assert candidates.auto_candidate(texts) == replace(DNA, C=7.5)
-    assert spell(candidates.fast_candidate(texts).kernel()) == "gapped:7,m=2,canonical"
+    fast = candidates.fast_candidate(texts)
+    assert (spell(fast.kernel()), fast.C) == ("gapped:7,m=2,canonical", 7.5)
     y = np.array(["GAT" in text or "ATC" in text for text in texts])
     model = auto().fit(texts, y)
     assert model.score(texts, y) == 1
@@ -220,22 +221,16 @@ def test_few_pieces_of_longer_works_learn_no_weights(kernel):
         assert ("of longer works" in model.chosen_) == (name in ("pieces", "about")), name
         assert ("idf" in model.chosen_) == (name not in ("pieces", "about")), name
         assert ("shared" in model.chosen_) == (name in ("pieces", "about")), name
-    novel = candidates.auto_candidate([text(0, 3000)] * 3000, n_classes=5, n_groups=20)
-    assert (novel.C, candidates.auto_candidate([text(0, 3000)] * 3000, n_classes=5).C) == (
-        10,
-        100 * 3000**0.5 / 3000,
-    )
+    pieces = [text(0, 3000)] * 3000
+    of_groups = [candidates.auto_candidate(pieces, n_classes=5, n_groups=n).C for n in (20, None)]
+    assert of_groups == [10, 100 * 3000**0.5 / 3000]
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fast"])
 def test_texts_of_few_groups_learn_no_weights(kernel):
     random.seed(1)
     texts = ["".join(random.choices("abcdefgh  ", k=random.randint(20, 200))) for _ in range(160)]
-    labels, few, many = (
-        [k % 2 for k in range(160)],
-        [k % 16 for k in range(160)],
-        [k % 80 for k in range(160)],
-    )
+    labels, few, many = ([k % n for k in range(160)] for n in (2, 16, 80))
     for groups, learns in ((few, False), (many, True), (None, True)):
         model = SVC(kernel).fit(texts, labels, groups=groups)
         assert ("idf" in model.chosen_) == ("odds" in model.chosen_) == learns, groups
@@ -552,6 +547,8 @@ def test_versions_of_a_text_share_a_fold(monkeypatch):
     groups = choose.near_copies(documents, 1.0)
     np.testing.assert_array_equal(groups.reshape(40, 3), np.repeat(groups[::3, None], 3, axis=1))
     assert len(set(groups)) > 30
+    of_user = choose.near_copies(documents, 1.0, np.arange(120) // 6).reshape(20, 6)
+    assert (of_user == of_user[:, :1]).all()
     fold = choose._folds(y, groups).reshape(40, 3)
     assert (fold == fold[:, :1]).all()
     assert set(fold.ravel()) == set(range(FOLDS))

@@ -34,6 +34,10 @@ def test_tables_are_readable_in_50_columns(monkeypatch):
     with console.stdout.capture() as shown:
         console.table("folds", rows, header[:4])
     assert shown.get().count("pooled") == 1
+    with console.stderr.capture() as shown:
+        console.warn("once", "once")
+        console.warn("once")
+    assert shown.get() == "warning: once\n"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])

@@ -37,8 +37,9 @@ def test_near_duplicates_are_told_or_kept_together(tmp_path):
     ]  # fmt: skip
     rows = [f"{text}{end},{word}\n" for end in ("", " or so") for text, word in rows]
     path.write_text("text,label\n" + "".join(rows))
-    result = run("cv", path, "--json")
-    found = json.loads(result.stdout)
+    result = run("cv", path, "--json", "--predictions", tmp_path / "p.jsonl")
+    found, folds = json.loads(result.stdout), {x["id"]: x["folds"] for x in rows_of(tmp_path / "p.jsonl")}
+    assert all(folds[x["test"]] == [x["fold"]] != folds[x["train"]] for x in found["near_duplicates"])
     count = len({each["test"] for each in found["near_duplicates"]})
     assert count > 36
     assert f"warning: {count} documents are tested by machines" in result.stderr.decode()

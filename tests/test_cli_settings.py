@@ -7,7 +7,7 @@ import pytest
 from encoders import static_folder
 
 import textsvm
-from textsvm.cli import machines, settings
+from textsvm.cli import machines, settings, tune
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import KERNELS
@@ -42,6 +42,10 @@ def test_the_command_line_makes_the_machine_that_python_makes():
         assert type(made) is type(default.settings)
         assert made.new_kernel().structure.as_dict() == default.settings.new_kernel().structure.as_dict()
         assert {**ours, "kernel": None} == {**theirs, "kernel": None}
+    short = dataclasses.replace(options(), text=machines.TextOptions(max_length=5))
+    assert settings.one_class(short, None).max_length == 5
+    both = tune.KernelGrid(["gap"], p="3,4", decay="0.3,0.6").grid(tuning=True)  # the first varies fastest
+    assert [(kernel.p, kernel.decay) for kernel in both] == [(3, 0.3), (4, 0.3), (3, 0.6), (4, 0.6)]
 
 
 @pytest.mark.parametrize("name", KERNELS.simple())

@@ -14,7 +14,7 @@ SHORT = ["--max-length", "80"]
 
 def test_tune_finds_and_writes(tmp_path):
     model = tmp_path / "best"
-    options = ["--kernel", "gap,spectrum", "--p", "3", "--decay", "0.3,0.6", "-C", "1,10", *SHORT]
+    options = ["--kernel", "gap,spectrum", "--p", "3", "--decay", "0.3,0.6", "-C", "1,10,1", *SHORT]
     wanted = ["--metric", "macro_f1", "--nested", "3", "--folds", "3", "-o", model]
     found = report("tune", sample("mail"), *options, *wanted)
     assert found["metric"] == "macro_f1"

@@ -118,6 +118,7 @@ def test_evaluate_cv_tune_compare_and_corpus(here, model):
     assert found["vectors"]["non_zeros"] == np.count_nonzero(X)
     shown = run("corpus", here / "x.npy").stdout.decode()
     assert "4 columns, dense, float64" in shown
+    assert f"{np.count_nonzero(X)}, {100 * np.mean(X != 0):.3g} %" in shown
 
 
 def test_a_report_of_vectors(here, model):

@@ -13,18 +13,7 @@ from refusals import refuses
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from textsvm import (
-    SVC,
-    Compute,
-    EditDistance,
-    GapWeighted,
-    Product,
-    Spectrum,
-    Sum,
-    UserKernel,
-    save,
-    tune,
-)
+from textsvm import SVC, Compute, EditDistance, GapWeighted, Product, Spectrum, Sum, UserKernel, save, tune
 from textsvm.evaluation.explanation import explain
 from textsvm.gram.build import gram_of_rows, grams
 from textsvm.kernels.spectrum import kernel as spectrum

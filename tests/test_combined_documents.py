@@ -13,17 +13,7 @@ from loading import change, load, reloaded
 from refusals import refuses
 from test_tokens import TEXTS as SHORT
 
-from textsvm import (
-    SVC,
-    EditDistance,
-    GapWeighted,
-    InputError,
-    Product,
-    Spectrum,
-    Sum,
-    save,
-    tune,
-)
+from textsvm import SVC, EditDistance, GapWeighted, InputError, Product, Spectrum, Sum, save, tune
 from textsvm.evaluation.explanation import explain
 from textsvm.gram.build import grams
 from textsvm.kernels import inputs

@@ -26,17 +26,9 @@ def test_a_machine_decides_alike_on_both_devices():
     np.testing.assert_allclose(card.decision_function(NEW), host.decision_function(NEW), atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [views.SUM, views.PRODUCT, views.MIXED],
-    ids=spell,
-)
+@pytest.mark.parametrize("kernel", [views.SUM, views.PRODUCT, views.MIXED], ids=spell)
 def test_views_are_read_alike_on_both_devices(kernel):
-    texts, labels, new = (
-        views.TEXTS,
-        views.LABELS,
-        views.NEW,
-    )
+    texts, labels, new = (views.TEXTS, views.LABELS, views.NEW)
     host, card = (SVC(kernel, C=10, device=name).fit(texts, labels) for name in ("cpu", "cuda"))
     np.testing.assert_allclose(card.decision_function(new), host.decision_function(new), atol=1e-3)
 

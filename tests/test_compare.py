@@ -95,17 +95,20 @@ def test_names_cannot_break_the_page():
     truth = np.array(["a", "b"] * 10)
     lines = [
         score_classifier(
-            truth, truth, None, None, name="first", fit=1.0, predict=1.0, chosen="", is_textsvm=False
-        ),
-        score_classifier(
-            truth, truth[::-1], truth, None, name=HOSTILE, fit=1, predict=1, chosen=HOSTILE, is_textsvm=True
-        ),
+            truth, own, first, None, name=name, fit=1, predict=1, chosen=chosen, is_textsvm=bool(chosen)
+        )
+        for own, first, name, chosen in ((truth, None, "first", ""), (truth[::-1], truth, HOSTILE, HOSTILE))
     ]
     for part in (pages.accuracy_chart(lines), pages.comparison_table(lines)):
         page = Page(part)
         assert page.count("script") == page.count("img") == 0
     assert lines[1].accuracy == 0
     assert lines[0].interval[1] == 1
+    chart = pages.accuracy_chart(lines[::-1])
+    dots = sorted((float(y), x) for x, y in re.findall(r'class="dots c\d"[^>]*"M([\d.]+) ([\d.]+)h0"', chart))
+    (_, best), (_, first) = dots  # the best on top, the dashed line at the first
+    assert re.search(r'class="dash" d="M([\d.]+) ', chart)[1] == first
+    assert float(first) < float(best)
 
 
 def test_what_cannot_be_compared(tmp_path):

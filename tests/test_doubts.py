@@ -85,6 +85,8 @@ def test_reasons_are_those_of_the_ten_nearest_and_a_near_copy_is_compared_with()
     found = Doubts(labels, np.full(14, "b"), np.full(14, 0.7), p, names, table, 0.98, np.zeros(14, bool))
     [first, *_] = found.ranked(at_least=0.7)
     assert first.reasons[1] == "6 of its 10 nearest texts are b"
+    half = replace(found, labels=np.array(["a", *"bbbbbaaaaa", *"aac"]))
+    assert len(half.ranked()[0].reasons) == 1
     assert (first.other, found.ranked(at_least=0.71)) == (1, [])
     copy = replace(found, nearest=replace(table, index=table.index[:, ::-1], value=table.value + 0.1))
     assert (copy.ranked()[0].other, copy.ranked()[0].kinds) == (13, ("label", "copy"))

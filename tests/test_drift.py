@@ -158,3 +158,4 @@ def test_few_short_texts_among_many_are_no_news(passages):
         assert done.stdout.count(b"\n") == 40
         assert done.stderr.decode().count(FAR) == warned
     assert f"3 of 40 texts {FAR}" in done.stderr.decode()
+    assert "(first 1 has 100)" in done.stderr.decode()

@@ -16,18 +16,7 @@ from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 from test_reporting import HOSTILE
 
 import textsvm
-from textsvm import (
-    SVC,
-    SVR,
-    CalibratedSVC,
-    Encoder,
-    MultilabelSVC,
-    On,
-    OneClassSVM,
-    Spectrum,
-    Sum,
-    export,
-)
+from textsvm import SVC, SVR, CalibratedSVC, Encoder, MultilabelSVC, On, OneClassSVM, Spectrum, Sum, export
 from textsvm.apps.export.binary import pack
 from textsvm.apps.export.files import page_of
 from textsvm.apps.export.plain import plain_model

@@ -163,10 +163,7 @@ def test_full_stops_are_not_open_positions():
 
 
 def test_windows_with_ambiguous_bases_are_left_out():
-    clean, unclear = (
-        encode(["acgttgca", "ttgac", "acg"]),
-        encode(["acgttgcanacr", "ttgacry", "nacgn"]),
-    )
+    clean, unclear = (encode(["acgttgca", "ttgac", "acg"]), encode(["acgttgcanacr", "ttgacry", "nacgn"]))
     for weight in ("count", "log"):
         kernel = GappedKmers(3, 1, True, weight)
         rows = kernel.rows(clean, CPU)

@@ -10,24 +10,8 @@ from textsvm.runtime.device import gpu_trouble
 
 pytestmark = pytest.mark.slow
 
-GPU_ONLY = (
-    "cards",
-    "grid",
-    "edit_gpu",
-    "gap_gpu",
-    "small_cards",
-    "spectrum_gpu",
-)
-QUICK = (
-    "commands",
-    "solver",
-    "paper",
-    "peers",
-    "multilabel",
-    "million",
-    "tiers",
-    "sequences",
-)
+GPU_ONLY = ("cards", "grid", "edit_gpu", "gap_gpu", "small_cards", "spectrum_gpu")
+QUICK = ("commands", "solver", "paper", "peers", "multilabel", "million", "tiers", "sequences")
 
 
 def call(which, *arguments, run=run, **options):

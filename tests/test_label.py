@@ -568,6 +568,11 @@ def test_an_answer_that_is_taken_back_during_a_training_is_learnt_once(monkeypat
     monkeypatch.setattr(learner, "_near_copies", retract)
     learner.refresh()
     assert len(learner._training.machine.coef) == 120
+    monkeypatch.undo()
+    monkeypatch.setattr("textsvm.apps.label.learner.SUGGESTED", 20)
+    learner.answer(learner.next().index, "fruit")
+    learner.refresh()
+    assert len(learner._training.machine.coef) == len(learner._training.index) + 20
 
 
 def letters(texts: list[str]) -> np.ndarray:

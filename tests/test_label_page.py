@@ -214,6 +214,8 @@ def test_skipped_texts_come_last(session):
     shown += [session.skip(index)["text"]["index"] for index in range(4)]
     assert shown == [0, 1, 2, 3, 4]
     assert session.skip(4)["text"]["index"] == 0
+    session.answer(0, 0, "spam")
+    assert session.undo(session.journal.events)["text"]["index"] == 0  # not a text that was skipped before
 
 
 def test_a_label_without_texts_can_be_removed(session):

@@ -679,6 +679,7 @@ def test_the_end_of_a_search_says_what_was_found(tmp_path):
     session = Session(
         corpus, Journal(tmp_path / "labels.jsonl", ONE), Learner(corpus.texts, ["ham"], relevant="spam")
     )
+    refuses("'spam' is not a label that can be removed", session.remove_label, "spam")
     for i in range(12):
         say(session, "", "spam" if i < 3 else "ham", i)
         if i == 5:
@@ -773,7 +774,7 @@ def test_a_second_server_and_an_encoder_that_vanished_change_nothing(tmp_path):
     assert journal.journal_path.read_bytes() == before
 
 
-def test_hostile_labels(tmp_path):
+def test_hostile_labels(tmp_path, monkeypatch):
     given = "<b>x</b>,a\u202eb,__proto__,c\x1b[0m, ,\ud800,a\nb"
     names = commands.LabellingOptions(comma_labels=given).names()
     assert names[0] == "<b>x</b>"
@@ -785,6 +786,8 @@ def test_hostile_labels(tmp_path):
     for index, name in enumerate(names):
         session.answer(index, 0, name, "anna")
     refuses("1 to 100 characters", session.add_label, "x" * 10_000, "anna")
+    monkeypatch.setattr("textsvm.apps.label.session.LABELS", len(session.learner.labels))
+    refuses(f"at most {len(session.learner.labels)} labels", session.add_label, "one more", "anna")
     work = again(session)
     assert [row["label"] for row in rows_of(work).values()] == names
     assert [row["answers"] for row in rows_of(work).values()] == [{"anna": name} for name in names]

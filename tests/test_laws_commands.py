@@ -4,13 +4,15 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from books import novels
 from command import fails, report, run
 from loading import load
 from test_laws_cli import FAST, MESSAGES, table
 
-from textsvm import SVC, OnlineSVC, Spectrum, cross_validate, save
+from textsvm import SVC, Corpus, OnlineSVC, Spectrum, cross_validate, save
+from textsvm.cli.model_files import training_facts
 from textsvm.cli.results import on_texts
 from textsvm.evaluation import class_map
 from textsvm.evaluation.drift import Drift
@@ -62,6 +64,17 @@ def test_weights_reach_the_scale_of_probabilities(tmp_path):
     )
     assert curve["error"] == pytest.approx(expected)
     assert curve["error"] != pytest.approx(other)
+
+
+def test_facts_of_a_training_are_those_of_all_machines():
+    texts, labels = [f"{word} {i}" for i in range(9) for word in ("apple", "car", "moon")], [*"abc"] * 9
+    model = SVC(Spectrum(2), device="cpu").fit(texts, labels).model_
+    solutions = model.record.solutions
+    facts = training_facts(model, Corpus([*map(str, range(27))], texts, labels, [None] * 27))
+    gaps = [solution.duality_gap for solution in solutions]
+    assert (facts["duality_gap"], facts["machines"]) == (max(gaps), 3)
+    assert facts["objective"] == sum(solution.objective for solution in solutions)
+    assert min(gaps) < max(gaps)
 
 
 def test_a_training_on_the_texts_of_a_labelling_says_that_they_are_difficult(tmp_path):
@@ -120,6 +133,30 @@ def test_texts_without_a_test_are_no_result_of_pieces():
     of_pieces = type("Pieces", (), {"piece_of": numbers})()
     found = on_texts(result, of_pieces, ClassRule(np.unique(labels), "ovr"))
     assert found.tested.tolist() == [0, *[1] * 12]
+
+
+@pytest.mark.parametrize("option", ["--sheet t", "--encoding cp1251", "--skip-invalid", "--headers"])
+def test_what_a_training_is_told_of_its_files_holds_for_later_commands(option, tmp_path):
+    name = {"--sheet t": "{}.xlsx", "--headers": "{}"}.get(option, "{}.csv").format
+    for age, rows in (("old", MESSAGES[:40]), ("new", MESSAGES[40:60])):
+        for i, row in enumerate(rows) if option == "--headers" else ():
+            (tmp_path / age / row["label"]).mkdir(parents=True, exist_ok=True)
+            mail = f"From: a@b.example\nX-Kind: {row['label'] * 9}\nSubject: {age}\n\nSee you {i}.\n"
+            (tmp_path / age / row["label"] / f"{i}.eml").write_text(mail)
+        frame = pd.DataFrame([*rows, {"label": "ham"}] if option == "--skip-invalid" else rows) + " привет"
+        with pd.ExcelWriter(tmp_path / f"{age}.xlsx") as book:
+            pd.DataFrame([1]).to_excel(book, sheet_name="notes")
+            frame.to_excel(book, sheet_name="t", index=False)
+        frame.to_csv(
+            tmp_path / f"{age}.csv", index=False, encoding=option.partition("--encoding ")[2] or None
+        )
+    report(
+        "train", name("old"), *READ[4 * (option == "--headers") :], *option.split(), "-o", "m", cwd=tmp_path
+    )
+    assert report("update", "m", name("new"), cwd=tmp_path)["new_documents"] == 20
+    assert load(tmp_path / "m").model_.info["n_train"] == 60
+    if option == "--headers":
+        assert report("evaluate", "m", "new", cwd=tmp_path)["accuracy"] == 1
 
 
 @pytest.mark.parametrize("changed", ["text", "label", "number"])

@@ -48,16 +48,7 @@ def resources():
     assert after == before
 
 
-CORPORA = [
-    "t.csv",
-    "damaged.csv",
-    "accents.csv",
-    "t.xlsx",
-    "plain.txt",
-    "mail",
-    "prodigy.jsonl",
-    "many.csv",
-]
+CORPORA = ["t.csv", "damaged.csv", "accents.csv", "t.xlsx", "plain.txt", "mail", "prodigy.jsonl", "many.csv"]
 
 
 @pytest.mark.parametrize("name", CORPORA)

@@ -367,6 +367,18 @@ def test_orders_are_those_of_their_definitions(n_labelled):
     assert rank("relevance", candidates(), 10).tolist() == np.argsort(-values[:, 0])[:10].tolist()
 
 
+def test_probabilities_of_several_labels_are_the_likeliest_of_any_scale():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 4))
+    target = np.sign(x @ rng.normal(size=(4, 3)) + rng.normal(size=(60, 3)))
+    machine = Machine.train(x @ x.T, target, multilabel=True)
+
+    def likelihood(factor):
+        return np.log(np.abs(machine.probabilities(factor * machine.left_out) - (target < 0))).sum()
+
+    assert likelihood(1) > max(likelihood(0.7), likelihood(1.4))
+
+
 def test_the_guess_of_a_text_has_the_letters_that_are_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(label_session, "SHOWN", 8)
     session = opened(tmp_path)

@@ -262,13 +262,7 @@ ROWS = {
         {"degree": (2, 3), "gamma": (0.1, 1.0), "coef0": (0.0, 2.0)},
     ),
     "Sigmoid": (kernel_of(Sigmoid, VECTORS[:12] / 9), {"gamma": (0.1, 0.4), "coef0": (0.0, 0.3)}),
-    "cross_validate": (
-        validated,
-        {
-            **ON_FOLDS,
-            "metrics": (None, ["accuracy"]),
-        },
-    ),
+    "cross_validate": (validated, {**ON_FOLDS, "metrics": (None, ["accuracy"])}),
     "tune": (
         tuned,
         {

@@ -425,7 +425,7 @@ def test_slices_are_coloured_by_how_they_differ():
 def test_new_columns_of_a_sheet_look_like_the_others(tmp_path):
     """A header in bold letters; charts and pictures, which are not kept, are said."""
     openpyxl = pytest.importorskip("openpyxl")
-    texts, labels = corpus(("ham", "spam"))
+    texts, labels = corpus(("0.5", "1.5"))  # which are numbers in Excel
     save(SVC(Spectrum(3), device="cpu").fit(texts[:40], labels[:40]), tmp_path / "m")
     book = openpyxl.Workbook()
     for row in [["text", "n"], *([text, i] for i, text in enumerate(texts[40:]))]:
@@ -442,5 +442,6 @@ def test_new_columns_of_a_sheet_look_like_the_others(tmp_path):
     assert "charts and pictures of t.xlsx are not in the output" in done.stderr.decode()
     first, second, *_ = openpyxl.load_workbook(tmp_path / "o.xlsx").active.iter_rows()
     assert [cell.value for cell in first[:3]] == ["text", "n", "label"]
+    assert second[2].value in (0.5, 1.5)
     assert all(cell.font.bold for cell in first if cell.value)
     assert not any(cell.font.bold for cell in second)

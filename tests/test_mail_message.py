@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from malformed_mails import variants
 from test_readers_mail_header import HOSTILE as HEADERS
 
-from textsvm.apps.mail.message import (
-    MAX_PIECE,
-    MAX_SENT,
-    MAX_TEXT,
-    plain_letters,
-    read_message,
-    shortened,
-)
+from textsvm.apps.mail.message import MAX_PIECE, MAX_SENT, MAX_TEXT, plain_letters, read_message, shortened
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.readers.pages import page_text
 
@@ -191,8 +184,8 @@ def test_names_that_are_addresses_and_raw_bytes():
     got = lines(b'From: "service@bank.com" <x@evil.example>\nSubject: gr\xfcn\n\nx\n')
     assert {"[name of the sender shows another address]", "[header that is not encoded]"} <= {*got}
     assert "subject: grün" in got
-    own = lines(b'From: "X@Evil.example" <x@evil.example>\n\nx\n')
-    assert "[name of the sender shows another address]" not in own
+    own = lines(b'From: "X@Evil.example" <x@evil.example>\nReply-To: a@b.org, x@evil.example\n\nx\n')
+    assert not {"[name of the sender shows another address]", "[reply to another address]"} & {*own}
 
 
 def test_attachments_are_named_before_the_text():

@@ -13,12 +13,7 @@ from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 #: Of few and of many symbols and distances.
-KERNELS = [
-    *OF_DNA,
-    Gkm(10, 6, 3, canonical=True),
-    Gkm(5, 1, 4, "none"),
-    Mismatch(5, 2, alphabet=20),
-]
+KERNELS = [*OF_DNA, Gkm(10, 6, 3, canonical=True), Gkm(5, 1, 4, "none"), Mismatch(5, 2, alphabet=20)]
 
 
 class TestMersOnTheGpu(KernelContract):

@@ -264,8 +264,8 @@ def test_an_svc_says_what_takes_several_labels(y):
 
 def test_metrics_are_scikit_learns():
     rng = np.random.default_rng(0)
-    truth, said, values = rng.random((40, 6)) < 0.3, rng.random((40, 6)) < 0.3, rng.normal(size=(40, 6))
-    found = figures.scores(truth, said, values, np.arange(6))
+    truth, said, values = rng.random((40, 5)) < 0.3, rng.random((40, 5)) < 0.3, rng.normal(size=(40, 5))
+    found = figures.scores(truth, said, values, np.arange(5))
     assert found["micro_f1"] == pytest.approx(metrics.f1_score(truth, said, average="micro"))
     assert found["macro_f1"] == pytest.approx(metrics.f1_score(truth, said, average="macro"))
     assert found["subset_accuracy"] == pytest.approx((truth == said).all(axis=1).mean())
@@ -273,14 +273,14 @@ def test_metrics_are_scikit_learns():
     for k in (1, 3, 5):
         share = [truth[i, np.argsort(-values[i])[:k]].mean() for i in range(40)]
         assert found[f"precision_at_{k}"] == pytest.approx(np.mean(share))
-    drawn = figures.label_metrics(np.ones((2, 40)), truth, said, values, range(6))
+    drawn = figures.label_metrics(np.ones((2, 40)), truth, said, values, range(5))
     assert drawn.keys() == found.keys()
     for name, value in found.items():
         np.testing.assert_allclose(drawn[name], value)
     weight = rng.multinomial(40, np.full(40, 1 / 40), 1).astype(float)
     again = np.repeat(np.arange(40), weight[0].astype(int))
-    some = figures.scores(truth[again], said[again], values[again], np.arange(6))
-    drawn = figures.label_metrics(weight, truth, said, values, range(6))
+    some = figures.scores(truth[again], said[again], values[again], np.arange(5))
+    drawn = figures.label_metrics(weight, truth, said, values, range(5))
     for name, value in some.items():
         assert drawn[name][0] == pytest.approx(value), name
 

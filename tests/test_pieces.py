@@ -190,6 +190,7 @@ def test_pieces_of_a_corpus(novels):
     assert pieces.ids[:2] == ["Ash_0.txt, piece 1", "Ash_0.txt, piece 2"]
     assert set(pieces.groups) == set(corpus.ids)
     assert pieces.first_pieces.labels == corpus.labels
+    assert {*replace(corpus, groups=corpus.labels).cut(Pieces(1000)).groups} == {*corpus.labels}
     with pytest.raises(InputError, match="no single column"):
         replace(corpus, columns={"a": corpus.texts, "b": corpus.texts}).cut(Pieces(1000))
 

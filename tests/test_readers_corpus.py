@@ -7,6 +7,7 @@ from refusals import refuses
 
 from textsvm.errors import InputError
 from textsvm.readers.corpus import Corpus, Document, build_corpus
+from textsvm.readers.statistics import describe
 
 
 @pytest.fixture
@@ -22,6 +23,7 @@ def test_select_and_subset(topics):
     assert topics.select(part="test").texts == ["three", "two"]
     assert topics.select(None) is topics
     assert topics.subset([3, 0]).labels == [(), ("earn",)]
+    assert describe(topics)["unlabelled"] == 1
     assert len(topics.subset([])) == 0
     refuses("wire has no part 'dev'; there is: test, train", topics.select, "dev")
     with pytest.raises(InputError, match="wire has no part 'dev'; it is not in parts"):

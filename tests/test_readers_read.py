@@ -72,6 +72,7 @@ def test_decisions_that_differ_between_files(tmp_path):
         ("blank.csv", b" \n\n", "blank.csv is empty"),
         ("noise", bytes(range(256)) * 20, "noise is binary data"),
         ("noise.csv", bytes(range(256)) * 20, "noise.csv is binary data"),
+        ("x.rtf", rb"{\rtf1 a text}", "x.rtf is binary data"),
         ("a.txt", b"just a text\nof two lines\n", "a.txt is a text without labels"),
         ("x.jsonl", b"[1, 2]\n", "holds no JSON object"),
         ("head.csv", b"text,label\n", "holds no document that can be read as csv"),
@@ -87,6 +88,7 @@ def test_more_bad_input(write, tmp_path):
     path = write("x.csv", "text,label\na,b\n")
     refuses("'xml' is not one of reuters, mail", read_corpus, path, "xml")
     refuses("no part 'train'; it is not in parts", read_corpus, path, part="train")
+    refuses(r"x\.csv is named 2 times", read_corpus, [path, tmp_path / "folder" / ".." / "x.csv"])
     refuses(r"x\.csv holds no document that can be read as reuters", read_corpus, path, "reuters")
     with pytest.raises(InputError, match="binary data and cannot be read as lines"):
         read_corpus(write("noise", bytes(range(256))), "lines")

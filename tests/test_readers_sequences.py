@@ -105,6 +105,7 @@ def test_labels_of_headers(fasta, content, ids, labels):
 def test_parts_of_headers(fasta):
     assert fasta(">a split=train label=x\nAC\n>b split=test label=y\nAC\n").part == ["train", "test"]
     assert fasta(">P1|1|training\nAC\n>P2|0|testing\nGG\n").part == ["train", "test"]
+    assert fasta(">a label=x\nAC\n>b split=test label=y\nAC\n", "train.fa").part == ["train", "test"]
 
 
 def test_fields_and_words_of_headers(fasta):

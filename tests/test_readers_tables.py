@@ -354,10 +354,10 @@ def test_paths_in_nested_objects(write):
 
 
 def test_numbers_take_the_place_of_labels(write):
-    path = write("x.csv", "text,score,label,n,who\na,1.5,x,2,ann\nb,-3e2,,1,bob\nc, 7 ,y,0.5,ann\n")
+    path = write("x.csv", "text,score,label,n,who\na,1.5,x,2,ann\nb,-3e2,,0,bob\nc, 7 ,y,0.5,ann\n")
     corpus = read_corpus(path, target="score", weight="n", group="who")
     assert corpus.targets == [1.5, -300.0, 7.0]
-    assert corpus.weights == [2.0, 1.0, 0.5]
+    assert corpus.weights == [2.0, 0.0, 0.5]
     assert corpus.groups == ["ann", "bob", "ann"]
     assert corpus.labels is None  # and the row without a label stays
     part = corpus.subset([2, 0])

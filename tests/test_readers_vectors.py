@@ -47,14 +47,14 @@ def test_a_file_is_read_as_by_scikit_learn(tmp_path_factory, matrix, data):
 
 
 def test_comments_blank_lines_several_labels_and_queries(write):
-    path = write("x.svm", "# about_it\n1,3 2:0.5 # first_one\n\n  2 1:1 3:-2e-1\n")
+    path = write("train.svm", "# about_it\n1,3 2:0.5 # first_one\n\n  2 1:1 3:-2e-1\n")
     found, labels = parse(path)
     assert found.toarray().tolist() == [[0, 0.5, 0], [1, 0, -0.2]]
     assert labels == [(1.0, 3.0), (2.0,)]
     assert read_corpus(path).labels == [("1", "3"), ("2",)]
     path.write_text("1 qid:4 1:1\n0 qid:5 2:1\n")
     corpus = read_corpus(path)
-    assert corpus.labels == ["1", "0"]
+    assert (corpus.labels, corpus.part) == (["1", "0"], ["train"] * 2)
     assert "qid: is left out" in corpus.problems[0][1]
 
 

@@ -42,6 +42,7 @@ def test_reports_of_other_inputs(model):
     table = pd.DataFrame({"text": TEXTS, "size": numbers}, index=numbers + 3)
     beside = SVC(On("text", Spectrum(2)) + On("size", Gaussian())).fit(table, LABELS)
     assert report(beside, table, LABELS, mistakes=0).results.n == 24
+    assert len(report(model, OTHERS, ["day", "fruit", "fruit", "day"], mistakes=2).mistakes) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 from problems import stored_rows
 from refusals import refuses
 
-from textsvm import (
-    SVC,
-    BoundedGap,
-    Compute,
-    EditDistance,
-    GapWeighted,
-    MultilabelSVC,
-    Product,
-    Spectrum,
-    Sum,
-)
+from textsvm import SVC, BoundedGap, Compute, EditDistance, GapWeighted, MultilabelSVC, Product, Spectrum, Sum
 from textsvm.gram import store as stores
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import grams

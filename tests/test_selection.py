@@ -18,7 +18,8 @@ from sklearn.model_selection import (
 
 from textsvm import Compute, MultilabelSVC
 from textsvm.errors import InputError
-from textsvm.estimators.svm import SVC, OneClassSVM
+from textsvm.estimators.svm import SVC, SVR, OneClassSVM
+from textsvm.evaluation.metrics import scores
 from textsvm.kernels import Spectrum
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.sources.texts import TextSource
@@ -211,6 +212,15 @@ BAD_FOLDS = [
     (LeaveOneGroupOut(), CODES, None, "LeaveOneGroupOut.* cannot split"),
     (GroupedBadly(), CODES, [0, 1] * 10, "fold 0 has documents of 2 groups on both sides"),
 ]
+
+
+def test_grades_of_a_fold_are_those_of_all_numbers():
+    texts, numbers = [f"{'abcde'[k % 5] * 9} {k}" for k in range(40)], np.tile(np.arange(1.0, 6), 8)
+    numbers[24::5] = 4  # of texts like those of 5
+    model = SVR(Spectrum(1), C=100, device="cpu")
+    found = cross_validate(model, texts, numbers, cv=[(np.arange(20), np.arange(20, 40))])
+    own = [scores(numbers[20:], found.decision[20:], None, None, grades)["qwk"] for grades in ((1, 5), None)]
+    assert found.table[0]["qwk"] == pytest.approx(own[0]) != own[1]
 
 
 @pytest.mark.parametrize(("cv", "codes", "groups", "sentence"), BAD_FOLDS)

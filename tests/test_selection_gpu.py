@@ -23,10 +23,7 @@ from textsvm.solvers.problems import decision_values
 from textsvm.text.documents import encode
 from textsvm.training.leakage import find_leaks, near_duplicates
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")]
 
 
 @pytest.mark.parametrize("blocks", [(7, 2), (1000, 1000)])

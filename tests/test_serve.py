@@ -725,11 +725,7 @@ def test_other_methods_and_paths(server):
         assert f"there is no {method} {path}; there are " in json.loads(body)["error"]
     _, headers, _ = server.ask("POST", "/predict", b"{}", Origin="http://example.org")
     assert "Access-Control-Allow-Origin" not in headers
-    for garbage in (
-        b"\x16\x03\x01\x02\x00\x01",
-        b"GET\r\n\r\n",
-        POST + b"Content-Length: -1\r\n\r\n",
-    ):
+    for garbage in (b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", POST + b"Content-Length: -1\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             client.sendall(garbage)
             assert received(client) == (400, "this is not a request of HTTP/1.1")
@@ -1675,10 +1671,7 @@ def test_requests_in_progress_are_answered_at_the_end(number, host, models):
 
 def test_a_request_without_its_end_is_refused_at_the_end(models):
     program = with_limits("http.ClientLimits", stopping=1)
-    with (
-        serving(models / "two.textsvm", program=program) as server,
-        slow_request(server.port) as (client, _),
-    ):
+    with serving(models / "two.textsvm", program=program) as server, slow_request(server.port) as (client, _):
         server.process.send_signal(signal.SIGTERM)
         assert received(client) == (503, "the server has stopped")
         assert server.end() == (0, "")

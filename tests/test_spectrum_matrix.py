@@ -62,8 +62,7 @@ def assert_same_values(ours, theirs, train, test):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("weight", "same"),
-    [("count", {}), ("presence", {"binary": True}), ("log", {"sublinear_tf": True})],
+    ("weight", "same"), [("count", {}), ("presence", {"binary": True}), ("log", {"sublinear_tf": True})]
 )
 @pytest.mark.parametrize("idf", [False, True])
 @pytest.mark.parametrize("min_df", [1, 3, 0.1])

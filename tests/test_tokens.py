@@ -18,10 +18,7 @@ import textsvm
 from textsvm import SVC, EditDistance, GapWeighted, InputError, On, Spectrum
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
-from textsvm.kernels import (
-    GappedKmers,
-    Sum,
-)
+from textsvm.kernels import GappedKmers, Sum
 from textsvm.kernels.edit.cpu import narrow_runs
 from textsvm.runtime.device import select
 from textsvm.text.documents import MultiView, View, encode_as, normalise

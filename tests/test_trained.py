@@ -13,13 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_predict
 
 import textsvm
-from textsvm import (
-    SVC,
-    CalibratedSVC,
-    EditDistance,
-    MultilabelSVC,
-    Spectrum,
-)
+from textsvm import SVC, CalibratedSVC, EditDistance, MultilabelSVC, Spectrum
 from textsvm.sources.texts import TextSource
 
 TEXTS = ["win cash now", "cash prize won", "lunch at noon", "noon then lunch", "claim cash", "late lunch"]

@@ -106,14 +106,18 @@ def test_texts_over_kernels_is_a_cross_validation_of_each_and_a_fit_of_the_best(
 
 def test_parameters_of_the_kernel_and_forms_of_the_text():
     documents, y = texts(40, seed=1)
-    model = SVC("gap", device="cpu")
-    grid = [{"kernel__p": [2, 3], "C": [1]}, {"kernel__decay": [0.3], "max_length": [12, None]}]
+    model, kernel = SVC("gap", device="cpu"), GapWeighted()
+    grid = [
+        {"kernel": [kernel], "kernel__p": [2, 3], "C": [1]},
+        {"kernel__decay": [0.3], "max_length": [12, None]},
+    ]
     result = tune(model, documents, y, grid, cv=3)
     assert len(result.table) == 4
     for row in result.table:
         p, decay = row["params"].get("kernel__p", GapWeighted().p), row["params"].get("kernel__decay", 0.5)
         one = SVC(GapWeighted(p=p, decay=decay), max_length=row["params"].get("max_length"), device="cpu")
         assert row["mean"] == pytest.approx(cross_validate(one, documents, y, cv=3).mean["accuracy"])
+    assert kernel.p == GapWeighted().p
 
 
 def test_every_gram_is_computed_once_and_every_text_encoded_once(monkeypatch):
@@ -403,7 +407,7 @@ def test_two_searches_with_one_table_do_not_mix(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ["texts", "labels", "folds", "metric", "another file"])
+@pytest.mark.parametrize("change", ["texts", "labels", "weights", "folds", "metric", "another file"])
 def test_the_table_of_another_search_is_refused(tmp_path, change):
     X, y = map(list, texts(24))
     path, options = tmp_path / "table", {}
@@ -415,7 +419,8 @@ def test_the_table_of_another_search_is_refused(tmp_path, change):
     elif change == "another file":
         path.write_text("my own notes\n")
     else:
-        options = {"folds": {"random_state": 5}, "metric": {"metric": "macro_f1"}}[change]
+        weights = {"sample_weight": np.arange(24) % 3 + 1.0}
+        options = {"weights": weights, "folds": {"random_state": 5}, "metric": {"metric": "macro_f1"}}[change]
     before = path.read_text()
     refuses("table of another search", searched, X, y, resume=path, **options)
     assert path.read_text() == before
