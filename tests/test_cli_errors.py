@@ -704,6 +704,12 @@ predict m.textsvm reviews.csv --id text --id label  =>  --id stands twice
 cv reviews.csv --label text --label label  =>  --label stands twice
 corpus reviews.csv --format text --format label  =>  --format stands twice
 evaluate m.textsvm reviews.csv --sheet text --sheet label  =>  --sheet stands twice
+train reviews.csv --text text --text text  =>  --text text,text names a column twice
+cv reviews.csv --numbers label,1  =>  --numbers label,label names a column twice
+label reviews.csv -o l.jsonl --encoder text --encoder label  =>  --encoder stands twice
+train reviews.csv -C 1 -C2  =>  -C stands twice
+predict m.textsvm reviews.csv -o a.csv --output b.csv  =>  --output stands twice
+train reviews.csv --table header=1 --table header=2  =>  --table header stands twice
 train reviews.csv -C nan  =>  -C nan must be
 train reviews.csv --kernel spectrum:p=5-3  =>  must not fall
 train reviews.csv --kernel gap:decay=0  =>  decay

@@ -991,7 +991,8 @@ def test_commands_take_one_encoder_and_name_the_packages(folder, tmp_path):
     file = tmp_path / "t.tsv"
     file.write_text("".join(f"{y}\t{text}\n" for text, y in zip(*topics(20), strict=True)))
     for verb in (["train", file, "-o", tmp_path / "m"], ["compare", file], ["cv", file], ["tune", file]):
-        assert "name one encoder" in fails(*verb, "--encoder", folder, "--encoder", folder, code=2)
+        message = fails(*verb, "--encoder", folder, "--encoder", folder, code=2)
+        assert "--encoder stands twice, and the command takes it once" in message
         assert "is not there; name english, multilingual, its" in fails(*verb, "--encoder", "en", code=2)
     shown = run("compare", file, "--kernel", "fast", "--encoder", folder).stdout.decode()
     assert f"fast --encoder {folder}" in shown

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from command import report, run
 from loading import load
 
 from textsvm import MultilabelSVC, Spectrum, evaluate, save
+from textsvm.cli import app_of
+from textsvm.cli.console import WrongUsage
 from textsvm.readers import sample
 
 MESSAGES = list(csv.DictReader(io.StringIO(Path(sample("messages")).read_text(encoding="utf-8"))))
@@ -126,3 +129,54 @@ def test_texts_of_a_group_say_nothing_about_the_labels_of_each_other(tmp_path):
         wrong = {str(i + 1) for i in [*range(0, 12, 2), *range(60, len(rows))]}
         listed.append(sum(row["id"] in wrong for row in found if "label" in row["kinds"]))
     assert listed[1] > listed[0]
+
+
+#: A value that each option takes: numbers, and members of enumerations.
+VALUES = (
+    "1",
+    "2",
+    "0.5",
+    "200",
+    "auto",
+    "unicode",
+    "balanced",
+    "accuracy",
+    "sigmoid",
+    "jsonl",
+    "title",
+    "json",
+    "ham",
+)
+
+
+def test_an_option_that_takes_a_value_is_refused_twice():
+    commands, n = [typer.main.get_command(app_of())], 0
+    while commands:
+        command = commands.pop()
+        if hasattr(command, "commands"):
+            commands += command.commands.values()
+            continue
+        options = [own for own in command.params if own.param_type_name == "option"]
+        needed = [own for own in command.params if own.required]
+
+        def accepts(*words, command=command):
+            try:
+                return command.make_context(command.name, [*words])
+            except WrongUsage:
+                raise
+            except Exception:
+                return None
+
+        for option in options:
+            if option.is_flag or option.multiple:
+                continue
+            others = [[own.opts[0], "ham"][own not in options :] for own in needed if own is not option]
+            words = [word for own in others for word in own]
+            n += 1
+            name = option.opts[-1]
+            value = next((own for own in VALUES if accepts(*words, name, own)), None)
+            assert value is not None, (command.name, name)
+            for twice in ([name, value, name, value], [f"{option.opts[0]}={value}", name, value]):
+                with pytest.raises(WrongUsage, match=f"^{option.opts[0]} stands twice, and the command"):
+                    command.make_context(command.name, [*words, *twice])
+    assert n > 150

@@ -30,7 +30,7 @@ class CandidateOptions:
         metavar="KERNEL",
         autocompletion=lambda: KERNEL_NAMES,
     )
-    encoder: list[str] | None = option_field(
+    encoder: str | None = option_field(
         "Also compare each kernel with an encoder added, of model2vec, sentence-transformers or ONNX.",
         metavar="FOLDER|OWNER/NAME",
     )
@@ -73,7 +73,7 @@ def compare(
     from textsvm.runtime.device import select
 
     encoder = settings.encoder_of(judging.encoder, kernels.values())
-    candidates = baselines.candidates(device, names, encoder, "".join(judging.encoder or ()))
+    candidates = baselines.candidates(device, names, encoder, judging.encoder or "")
     for make in candidates.values():
         settings.checked(make)
     on_columns = (kernel for kernel in kernels.values() if kernel and kernel.structure.reads_tables)

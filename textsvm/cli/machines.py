@@ -256,7 +256,7 @@ class ModelOptions:
     kernel: KernelOptions
     text: TextOptions
     machine: MachineOptions
-    encoder: list[str] | None = option_field(
+    encoder: str | None = option_field(
         "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
         metavar="FOLDER|OWNER/NAME", panel=KERNEL_PANEL,
     )  # fmt: skip

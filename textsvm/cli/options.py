@@ -132,6 +132,8 @@ class TableOptions:
         form: dict[str, Any] = {}
         for pair in self.table or ():
             key, _, value = pair.partition("=")
+            if key in form:
+                raise WrongUsage(f"--table {key} stands twice, and a table has it once")
             if key == "header" and (value in ("yes", "no") or (value.isdecimal() and int(value))):
                 form[key] = int(value) if value.isdecimal() else value == "yes"
             elif key in ("separator", "quote", "decimal") and value:
@@ -374,13 +376,13 @@ class Command(_PlainFlags, TyperCommand):
     """Command whose help shows no type for flags, and rare options only with --help-all."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments; raises WrongUsage if the value of an option is the name of another option."""
-        words, parameters = [word.partition("=")[0] for word in args], list[Any](self.params)
+        """Parse arguments; raises WrongUsage if an option has two values, or as its value another option."""
+        _, _, order = self.make_parser(ctx).parse_args(args=[*args])  # its parameters, as often as they stand
         rest: list[str] = super().parse_args(ctx, args)
         names = {name for parameter in self.params for name in parameter.opts if name.startswith("-")}
-        for parameter in parameters:
+        for parameter in list[Any](self.params):
             once = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
-            if once and parameter.rich_help_panel == "Reading" and sum(map(words.count, parameter.opts)) > 1:
+            if once and order.count(parameter) > 1:
                 raise WrongUsage(f"{parameter.opts[0]} stands twice, and the command takes it once")
             values = ctx.params.get(parameter.name) if parameter.param_type_name == "option" else None
             if wrong := names.intersection(map(str, values if isinstance(values, list) else [values])):

@@ -90,13 +90,10 @@ def _all_settings(options: ModelOptions, grid: Grid, learning: LearningOptions) 
     return [checked(partial(_settings, make, point | fixed)) for point in points]
 
 
-def encoder_of(texts: list[str] | None, kernels: Iterable[Kernel | str | None]) -> Kernel | None:
+def encoder_of(text: str | None, kernels: Iterable[Kernel | str | None]) -> Kernel | None:
     """The kernel of --encoder, a folder or NAME,bits=8, to be added to these kernels; None without."""
-    if not texts:
+    if text is None:
         return None
-    if len(texts) > 1:
-        raise WrongUsage(f"--encoder {' --encoder '.join(texts)}: name one encoder")
-    text = texts[0]
     for kernel in kernels:
         if isinstance(kernel, Kernel) and encoders_of(kernel):
             raise WrongUsage(

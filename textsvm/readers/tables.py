@@ -589,6 +589,8 @@ def _named_columns(
                 f"{file} has no column {name!r} for the {role}{remedy}; its {len(names)} columns are: "
                 f"{available}"
             )
+    if len({*columns}) < len(columns):
+        raise InputError(f"{file}: --{role} {','.join(columns)} names a column twice; name it once")
     return columns
 
 

@@ -180,8 +180,10 @@ def _session(
     reading: TextReading,
 ) -> Session:  # fmt: skip
     from textsvm.apps.label import files, learner, session
+    from textsvm.cli.settings import encoder_of
 
     assert labelling.output is not None
+    encoder = encoder_of(labelling.encoder, [])
     corpus, suggestions = _read(console, paths, reading, labelling)
     imported, texts = exchange.import_, None
     if imported is not None:
@@ -199,7 +201,7 @@ def _session(
     console.say(f"note: preparing {len(corpus):,} texts")
     chooser = learner.Learner(
         corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
-        strategy=labelling.strategy, relevant=labelling.relevant, encoder=labelling.encoder,
+        strategy=labelling.strategy, relevant=labelling.relevant, encoder=encoder,
     )  # fmt: skip
     outside = Counter(name for names in suggestions.values() for name in {*names} - {*chooser.labels})
     if outside and chooser.labels:
