@@ -330,6 +330,8 @@ UNEVEN = tree("n", "Goethe/Faust", "Goethe/Werther", "Schiller/Faust")
 
 #: Commands that fail, a pattern of their sentence, and content of a file: see `in_lines`.
 FAILS = r"""
+train reviews.csv --text text --text text  =>  --text text,text names a column twice
+cv reviews.csv --numbers label,1  =>  --numbers label,label names a column twice
 train none.csv  =>  none\.csv is not there
 predict none.textsvm reviews.csv  =>  none\.textsvm is not there
 predict reviews.csv m.textsvm  =>  reviews\.csv.*not a (textsvm )?model
@@ -704,8 +706,6 @@ predict m.textsvm reviews.csv --id text --id label  =>  --id stands twice
 cv reviews.csv --label text --label label  =>  --label stands twice
 corpus reviews.csv --format text --format label  =>  --format stands twice
 evaluate m.textsvm reviews.csv --sheet text --sheet label  =>  --sheet stands twice
-train reviews.csv --text text --text text  =>  --text text,text names a column twice
-cv reviews.csv --numbers label,1  =>  --numbers label,label names a column twice
 label reviews.csv -o l.jsonl --encoder text --encoder label  =>  --encoder stands twice
 train reviews.csv -C 1 -C2  =>  -C stands twice
 predict m.textsvm reviews.csv -o a.csv --output b.csv  =>  --output stands twice

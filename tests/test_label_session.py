@@ -770,7 +770,10 @@ def test_a_second_server_and_an_encoder_that_vanished_change_nothing(tmp_path):
     start = ("label", "t.txt", "--format", "lines", "-o", "labels.jsonl")
     assert "another `textsvm label`" in fails(*start, cwd=tmp_path)
     journal.close()
-    for encoder, message in (("gone/", "encoder gone/ is not there"), ("gone,bits=4", "bits=4 of the encoder")):
+    for encoder, message in (
+        ("gone/", "encoder gone/ is not there"),
+        ("gone,bits=4", "bits=4 of the encoder"),
+    ):
         assert message in fails(*start, "--encoder", encoder, cwd=tmp_path, code=2)
     assert journal.journal_path.read_bytes() == before
 
