@@ -108,3 +108,15 @@ def test_several_labels_are_a_list_of_words(tmp_path):
     for said in (shown, page):
         assert "money, spam" in said
         assert "('" not in said
+
+
+def test_a_column_without_merged_features_is_left_out(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("label,text\n" + "a,win cash now\nb,lunch at noon\na,cash prize\nb,see you at noon\n" * 3)
+    for kernel, has_merged in (("words:1-2", False), ("spectrum:2-4", True)):
+        run("train", path, "--kernel", kernel, "-o", tmp_path / "m")
+        for command in (["--top", "9"], [path]):
+            shown = run("explain", tmp_path / "m", *command).stdout.decode()
+            assert ("merged" in shown.replace("merged substrings", "")) == has_merged
+            assert "cash" in shown
+            assert ("a space also where a text has none" in shown) == (not has_merged and len(command) == 2)

@@ -138,3 +138,38 @@ def test_pieces_of_a_book_are_one_unit(tmp_path):
         run("compare", path, "--chunk", 100, "--cv", 3, "--kernel", "spectrum:2", "--json").stdout
     )
     assert {(line["n"] > 48, line["n_groups"]) for line in lines["classifiers"]} == {(True, 48)}
+
+
+def test_few_documents_are_all_tested_in_folds(tmp_path):
+    """Of 40 documents 10 were tested, with intervals that decide nothing."""
+    for n, how in ((40, "in 5 folds"), (500, "held out, 375 to learn from")):
+        rows = [f"{'ab'[i % 2]},a {['good', 'bad'][i % 2]} thing number {i}\n" for i in range(n)]
+        path = tmp_path / f"{n}.csv"
+        path.write_text("label,text\n" + "".join(rows))
+        assert report("compare", path, *FAST)["how"] == how
+        assert "held out" in report("compare", path, *FAST, "--holdout", "0.25")["how"]
+        shown = run("compare", path, *FAST).stdout.decode()
+        assert ("40 test documents are few: accuracies are certain to about ±15 points" in shown) == (n == 40)
+
+
+@pytest.mark.parametrize("command", ["train", "cv", "compare"])
+def test_words_of_scripts_without_spaces_are_doubted_once(command, tmp_path):
+    pieces = {
+        "thai": [
+            "\u0e09\u0e31\u0e19\u0e0a\u0e2d\u0e1a",
+            "\u0e23\u0e16\u0e40\u0e23\u0e47\u0e27",
+            "\u0e2d\u0e23\u0e48\u0e2d\u0e22",
+        ],
+        "chinese": ["\u6211\u559c\u6b22", "\u8fd9\u4e2a\u624b\u673a", "\u5f88\u597d"],
+        "korean": ["\ub098\ub294 ", "\ubc25\uc744 ", "\uba39\ub294\ub2e4 "],
+        "cut": ["\u6211 \u559c\u6b22 ", "\u8fd9\u4e2a \u624b\u673a ", "\u5f88 \u597d "],
+    }
+    for name, words in pieces.items():
+        rows = ["".join(words[(i + k * (1 + i % 2)) % 3] for k in range(4)) for i in range(24)]
+        path = tmp_path / f"{name}.csv"
+        path.write_text("label,text\n" + "".join(f"{'ab'[i % 2]},{row}{i}\n" for i, row in enumerate(rows)))
+        output = ["-o", tmp_path / "m"] if command == "train" else []
+        for kernel in ("words:1", "spectrum:2,tokens=whitespace+spectrum:2", "spectrum:2"):
+            said = run(command, path, "--kernel", kernel, *output).stderr.decode()
+            n = said.count("no spaces between words, so the words of the kernel are runs between")
+            assert n == (name in ("thai", "chinese") and kernel != "spectrum:2"), (name, kernel, said)

@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from command import run
 from encoders import FOOD, static_folder, topics
 from hypothesis import given
 from hypothesis import strategies as st
@@ -399,6 +400,21 @@ def test_the_heaviest_tokens(folder):
     assert len({*tops["food"]} & {*FOOD}) >= 4
 
 
+def test_listed_tokens_are_those_of_the_texts_of_the_model(folder, tmp_path):
+    """Most of the heaviest tokens of a large vocabulary were in no training text."""
+    texts, labels = ["bread and soup", "apple rice", "car wheel", "train bus"] * 5, ["a", "a", "b", "b"] * 5
+    for kernel in (Encoder(folder), Spectrum(2) + Encoder(folder)):
+        model = SVC(kernel, device="cpu").fit(texts, labels)
+        lists = [top for top in model.top_features(50) if top.kind == "tokens"]
+        tokens = {feature.text for top in lists for feature in top.features}
+        assert {"bread", "car"} <= tokens <= {*" ".join(texts).split()}
+    save(SVC(Encoder(folder), device="cpu").fit(texts, labels), tmp_path / "m", texts=False)
+    others = {feature.text for top in load(tmp_path / "m").top_features(50) for feature in top.features}
+    assert not others <= {*" ".join(texts).split()}
+    shown = run("explain", tmp_path / "m", "--top", 3).stdout
+    assert b"of a model without texts, tokens of the encoder" in shown
+
+
 WORDS = Spectrum((1, 2), tokens="words")
 
 
@@ -439,6 +455,22 @@ def test_a_word_that_is_a_substring_too_is_listed_once_with_both_contributions()
     assert len({x.text for x in found.substrings}) == len(found.substrings)
     for listed in (found.substrings, found.merged):
         assert sum(x.contribution for x in listed) == pytest.approx(found.value - found.bias, abs=1e-6)
+
+
+@pytest.mark.parametrize("tokens", ["words", str.split])
+@pytest.mark.parametrize("on", [False, True])
+def test_a_word_merges_with_whole_words_alone(on, tokens):
+    """The word "a" was added to "cat", whose letters have it."""
+    kernel = Sum([Spectrum((2, 4)), Spectrum((1, 2), tokens=tokens)])
+    texts = ["a cat at home", "at the hat then", "cash now at a bank", "the end of a day then"] * 2
+    new, texts = "a hat at the theatre then", {"body": texts} if on else texts
+    model = SVC(On("body", kernel) if on else kernel, device="cpu").fit(texts, ["a", "b", "c", "d"] * 2)
+    [found] = explain(model, {"body": [new]} if on else [new], substrings=1000)
+    words = {"a", "hat", "at", "the", "then"}
+    pairs = [(own.text, part) for own in found.merged for part in own.merged if part in words]
+    assert [pair for pair in pairs if not re.search(rf"\b{pair[1]}\b", pair[0])] == []
+    assert any(part != whole for whole, part in pairs)
+    assert sum(x.contribution for x in found.merged) == pytest.approx(found.value - found.bias, abs=1e-6)
 
 
 @pytest.mark.parametrize("columns", [["title", "body"], ["body"]])

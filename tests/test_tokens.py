@@ -1,5 +1,6 @@
 """Words and other tokens as symbols: the three kernels, documents of several views, models, explanations."""
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -362,3 +363,17 @@ def test_other_symbols_are_refused_with_their_place(letter):
         SVC(Spectrum(2, tokens="blosum62"), device="cpu").fit([*PROTEINS, wrong], [*FAMILIES, "x"])
     model = SVC(Spectrum(2, tokens="blosum62"), device="cpu").fit(PROTEINS, FAMILIES)
     refuses("symbol 6 of the text", model.predict, [wrong])
+
+
+def test_words_without_optional_marks_by_the_expression_of_the_page():
+    """Points of Hebrew and vowel signs of Arabic make other words, until they are removed."""
+    page = (Path(__file__).parents[1] / "docs" / "choosing.md").read_text("utf-8")
+    marks = re.search(r're\.sub\("(\[[^"]+\])"', page)[1].encode().decode("unicode_escape")
+    hebrew = "\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd \u05d1\u05bc\u05b5\u05d9\u05ea\u05be\u05e1\u05b5"
+    arabic = (
+        "\u0643\u064e\u062a\u064e\u0628\u064e \u0645\u064e\u062f\u0652\u0631\u064e\u0633\u064e\u0629\u064c"
+    )
+    for pointed in (hebrew, arabic):
+        plain = re.sub(marks, "", pointed)
+        assert plain == "".join(c for c in pointed if unicodedata.category(c) != "Mn")
+        assert normalise(plain) != normalise(pointed)

@@ -65,14 +65,10 @@ PACKAGES = {
 def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
     """Application with the given commands, by default with all; without `runs` it only shows their names."""
     app = typer.Typer(
-        name="textsvm",
-        cls=Group,
-        help="Text classification with string-kernel support vector machines.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
+        name="textsvm", cls=Group, help="Text classification with string-kernel support vector machines.",
+        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["--help", "-h"]},
-    )
+    )  # fmt: skip
     app.callback()(_textsvm)
     for name in names:
         if not runs:

@@ -25,16 +25,13 @@ class CandidateOptions:
     cutting: options.CuttingOptions
     kernel: list[str] | None = option_field(
         "Candidate kernel, such as auto, gap:4 or spectrum:1-5,log,idf+words:1-2,log,idf. Repeatable "
-        "(default: auto, fast and two more).",
-        "--kernel",
-        metavar="KERNEL",
+        "(default: auto, fast and two more).", "--kernel", metavar="KERNEL",
         autocompletion=lambda: KERNEL_NAMES,
+    )  # fmt: skip
+    encoder: str | None = options.encoder_field()
+    holdout: float | None = option_field(
+        "Share of test documents (default: the test part; 0.25; or folds of few)."
     )
-    encoder: str | None = option_field(
-        "Also compare each kernel with an encoder added, of model2vec, sentence-transformers or ONNX.",
-        metavar="FOLDER|OWNER/NAME",
-    )
-    holdout: float | None = option_field("Share of test documents (default: the test part, or 0.25).")
     cv: int | None = option_field("Number of folds, instead of one test part.", min=2)
     device: options.Device = "auto"
     report: Path | None = option_field("Write a web page with a chart: .html.")
@@ -110,6 +107,10 @@ def compare(
     else:
         test = pages.name_of_test(compared[0].n_groups)
         _show(console, f"{corpora.names_of(corpus)}: {lead}", compared, test)
+        if (n := compared[0].n_groups or compared[0].n) < corpora.FEW:
+            width = f"accuracies are certain to about ±{98 / n**0.5:.0f} points"
+            kind = "documents" if compared[0].n_groups is None else "groups"
+            console.line(f"{n:,} test {kind} are few: {width}, and small leads are chance")
 
 
 def _show(console: Console, title: str, compared: list[ClassifierScore], test: str) -> None:

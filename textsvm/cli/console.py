@@ -236,13 +236,17 @@ class Console:
         return partial(self.stage, stage)
 
     def table(self, title: str, rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> None:
-        """Print a table to stdout: names and values, or with a header names and right-aligned numbers."""
+        """Print a table to stdout: names and values, or with a header names and right-aligned numbers.
+
+        A last column without any value is left out.
+        """
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
         self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)
-        header, rows = [printable(name) for name in header], [list(map(printable, row)) for row in rows]
+        last = -1 if header and not any(row[-1] for row in rows) else None
+        header, rows = [*map(printable, header[:last])], [[*map(printable, row[:last])] for row in rows]
         plain: list[dict[int, int | None]] = [dict.fromkeys(range(max(map(len, rows))))]
         for columns in _fitting(rows, header, self.stdout.width) if header else plain:
             table = Table(show_header=bool(header), box=box.SIMPLE)

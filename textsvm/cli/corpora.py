@@ -35,8 +35,10 @@ from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.runtime.memory import trim
 from textsvm.sources.copies import BUT_FOR, in_lone_groups, merge_groups, n_copies, n_separated, text_digests
-from textsvm.text.encoders import advice
+from textsvm.text.encoders import FEW_TEXTS, advice
+from textsvm.text.normal_form import UNSPACED
 from textsvm.text.pieces import Pieces, without_shared
+from textsvm.text.tokens import NAMES
 from textsvm.training import leakage
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
 from textsvm.training.problems import as_target
@@ -50,6 +52,7 @@ LEWIS = "reuters-lewis"  #: Name of the format of Reuters-21578 with Lewis' spli
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)  #: Codes of bases that may be one of several.
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
 GIANT, GIANT_RATIO = 1_000_000, 1_000
+FEW = 400  #: Documents of which `compare` tests all, in folds: half of an interval of 95 % is 5 points
 MANY = 10  #: Most labels of a single document, or dates, that may be classes
 
 
@@ -350,8 +353,17 @@ def say_missing_texts(console: Console, names: Counter[str]) -> None:
 
 
 def say_encoder(console: Console, corpus: Corpus, *parts: object) -> None:
-    """Recommend an encoder that often helps, if `parts` have none; doubt the English encoder."""
-    kernels = (part for part in parts if isinstance(part, Kernel))
+    """Recommend an encoder that often helps, if `parts` have none; doubt the English encoder, and words."""
+    kernels = [part for part in parts if isinstance(part, Kernel)]
+    sample = "\n".join(text[:500] for text in corpus.texts[:FEW_TEXTS])
+    n, tokens = len(UNSPACED.findall(sample)), {own.tokens for x in kernels for own in x.structure.views}
+    if n > max(sum(map(str.isalpha, sample)) / 2, 10 * sample.count(" ")) and not tokens.isdisjoint(
+        NAMES[1:4]
+    ):
+        console.say(
+            "note: the texts have no spaces between words, so the words of the kernel are runs between "
+            "punctuation; characters suit them, such as --kernel fast"
+        )
     names = {spell(own).partition(",")[0] for kernel in kernels for own in encoders_of(kernel)}
     if corpus.examples is corpus.texts and (note := advice(corpus.texts, names)):
         console.say(f"note: {note}")
@@ -384,26 +396,26 @@ def fold_arguments(console: Console, folds: FoldOptions, corpus: Corpus) -> Json
     if folds.folds > 50:
         console.say(f"note: {folds.folds} folds train as many machines; 5 or 10 folds are usual")
     return {
-        "cv": folds.folds,
-        "repeats": folds.repeats,
-        "groups": corpus.groups,
-        "group_duplicates": leakage.ALIKE if folds.group_duplicates else None,
-        "random_state": folds.seed,
+        "cv": folds.folds, "repeats": folds.repeats, "groups": corpus.groups,
+        "group_duplicates": leakage.ALIKE if folds.group_duplicates else None, "random_state": folds.seed,
         "sample_weight": corpus.weights,
-    }
+    }  # fmt: skip
 
 
 def comparison_parts(
     console: Console, corpus: Corpus, labels: list[str], cv: int | None, holdout: float | None
 ) -> tuple[list[Part], str]:
-    """Training and test parts of a comparison, and a description of them."""
+    """Training and test parts of a comparison, and a description of them; folds of few documents."""
+    has_parts = {"train", "test"} <= set(corpus.part)
+    if cv is None and holdout is None and not has_parts and len(corpus) < FEW:
+        cv = min(5, len(corpus))
     if cv is not None:
         target = as_target(ClassifierSettings(), labels, len(labels))
         target = replace(target, digests=text_digests(corpus.examples), groups=groups_of(corpus))
         folds = make_folds(cv, target, random_state=0)
         say_copies(console, n_together(target.copies, folds))
         return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
-    if holdout is None and {"train", "test"} <= set(corpus.part):
+    if holdout is None and has_parts:
         train, test = (
             [i for i, part in enumerate(corpus.part) if part == name] for name in ("train", "test")
         )

@@ -22,12 +22,9 @@ _WITHOUT = {
 
 @partial(options.with_groups, without=_WITHOUT)
 def corpus(
-    corpus: options.CorpusPath,
-    reading: options.ReadingOptions,
-    learning: options.LearningOptions,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+    corpus: options.CorpusPath, reading: options.ReadingOptions, learning: options.LearningOptions,
+    json: options.Json = False, quiet: options.Quiet = False,
+) -> None:  # fmt: skip
     """Show statistics of a corpus: parts, labels or numbers, lengths, duplicates, alphabet, problems."""
     from textsvm.cli import corpora
     from textsvm.readers.statistics import describe

@@ -189,8 +189,11 @@ def _show(console: Console, identifier: str, explanation: Explanation, whole: bo
 _LEGEND = {
     "substrings": "weight: of the heaviest of the merged substrings, for this class against the others",
     "counted substrings": "weight: of the heaviest of the merged substrings; >=2: of the second occurrence",
-    "counted words": "weight: for this class against the others; >=2: of the second occurrence",
-    "tokens": "weight: divided by the number of tokens of a text; ## continues a word",
+    "counted words": "weight: for this class against the others; a space also where a text has none; >=2: of "
+    "the second occurrence",
+    "words": "weight: for this class against the others; a space also where a text has none",
+    "tokens": "weight: divided by the number of tokens of a text; ## continues a word; of a model without "
+    "texts, tokens of the encoder",
     "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
     "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",
 }

@@ -256,10 +256,7 @@ class ModelOptions:
     kernel: KernelOptions
     text: TextOptions
     machine: MachineOptions
-    encoder: str | None = option_field(
-        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
-        metavar="FOLDER|OWNER/NAME", panel=KERNEL_PANEL,
-    )  # fmt: skip
+    encoder: str | None = options.encoder_field(panel=KERNEL_PANEL)
 
 
 @dataclass(frozen=True)

@@ -176,24 +176,16 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
             for name, support in zip(names, record.n_support, strict=True)
         ]
     return {
-        "estimator": model.estimator_name,
-        "device": record.device.description,
-        "kernel": kernel.structure.as_dict(),
-        "kernel_spelled": spelling.spell(kernel),
-        "chosen": record.chosen or None,
-        "C": C,
-        **({} if record.C is None else {"loss": record.loss}),
-        "kernel_matrix": record.gram,
-        "n_train": len(training),
-        "classes": classes,
-        "n_support": len(model.support.indices),
-        "machines": len(solutions),
-        "iterations": record.n_iter,
+        "estimator": model.estimator_name, "device": record.device.description,
+        "kernel": kernel.structure.as_dict(), "kernel_spelled": spelling.spell(kernel),
+        "chosen": record.chosen or None, "C": C, **({} if record.C is None else {"loss": record.loss}),
+        "kernel_matrix": record.gram, "n_train": len(training), "classes": classes,
+        "n_support": len(model.support.indices), "machines": len(solutions), "iterations": record.n_iter,
         "converged": all(solution.converged for solution in solutions),
         "status": "; ".join(dict.fromkeys(s.status for s in solutions if not s.converged)) or "converged",
         "objective": sum(solution.objective for solution in solutions),
         "duality_gap": max(solution.duality_gap for solution in solutions),
-    }
+    }  # fmt: skip
 
 
 def without_run(value: object) -> Any:

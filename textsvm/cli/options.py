@@ -35,6 +35,11 @@ def option_field(help: str, *names: str, default: Any = None, **settings: Any) -
     return field(default=default, metadata={"option": option(help, *names, **settings)})
 
 
+encoder_field = partial(
+    option_field,
+    "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
+    metavar="FOLDER|OWNER/NAME",
+)  # fmt: skip
 seed_field = partial(option_field, default=0, min=0, max=(1 << 32) - 1)  #: Seeds of NumPy's `RandomState`.
 _labels = partial(option_field, panel="Labels")
 _reading = partial(option_field, panel="Reading")

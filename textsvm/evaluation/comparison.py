@@ -117,14 +117,11 @@ def score_classifier(
         independent = min(max(share * (1 - share) / error**2, 1.0), n) if error else n_groups
         low, high = wilson(share, independent, quantile)
     return ClassifierScore(
-        n=n,
-        n_groups=n_groups,
-        accuracy=share,
+        n=n, n_groups=n_groups, accuracy=share,
         macro_f1=scores(truth, predicted, None, np.unique(np.append(truth, predicted)))["macro_f1"],
         interval=(float(low), float(high)),
-        paired=None if first is None else compare_correct(correct, truth == first, groups),
-        **fields,
-    )
+        paired=None if first is None else compare_correct(correct, truth == first, groups), **fields,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -209,14 +206,11 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
         truth, predicted = first.labels_of(i)[0], [model.labels_of(i)[1] for model in results]
         disagreements.append(Disagreement(ids[document], text, truth, predicted, correct[:, i].tolist()))
     return SideBySide(
-        names=names,
-        results=results,
-        differences=[None, *(_difference(other, first) for other in results[1:])],
-        n_same=int(same.sum()),
+        names=names, results=results,
+        differences=[None, *(_difference(other, first) for other in results[1:])], n_same=int(same.sum()),
         all_wrong=0 if first.task == "regression" else int((~correct.any(axis=0)).sum()),
-        n_only_correct=alone.sum(axis=1).tolist(),
-        disagreements=disagreements,
-    )
+        n_only_correct=alone.sum(axis=1).tolist(), disagreements=disagreements,
+    )  # fmt: skip
 
 
 def _kind(results: Results) -> str:

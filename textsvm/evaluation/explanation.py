@@ -35,7 +35,7 @@ from textsvm.runtime.parallel import part as progress_of_part
 from textsvm.runtime.parameters import notebook_table, with_short_repr
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents, MultiView
-from textsvm.text.tokens import SINGLE
+from textsvm.text.tokens import SINGLE, WITHIN, kinds
 
 _SHOWN = 2000  #: Characters of the text that a notebook shows
 CHUNK = 16  #: Documents explained together: each has a weight for every feature of the support vectors
@@ -145,14 +145,9 @@ class Explanation:
 
 
 def explain(
-    model: Any,
-    texts: Any,
-    *,
-    positive: object = None,
-    substrings: int = 20,
-    similar: int = 5,
+    model: Any, texts: Any, *, positive: object = None, substrings: int = 20, similar: int = 5,
     progress: Progress | None = None,
-) -> list[Explanation]:
+) -> list[Explanation]:  # fmt: skip
     """Explain the predictions of a fitted model, on the CPU.
 
     Parameters
@@ -341,34 +336,51 @@ def _explain(
             **meanings[d], value=float(machine_weights[d] @ machines[d]), bias=float(biases[d]), text=text,
             symbols=contributions.symbols[d], method=model.kernel.attribution.method,
             substrings=substrings[: most[0]], similar=explainer.similar(d, most[1]),
-            merged=_merged_by_column(substrings, text, {name: name in strings for name in names})[: most[0]],
+            merged=_merged_by_column(
+                substrings, text, {name: name in strings for name in names},
+                contributions.words[d] if contributions.words else set(),
+            )[: most[0]],
             kind="substrings" if strings else "words",
             parts=explainer.kernel_shares(d, most[1]),
         ))  # fmt: skip
     return explanations
 
 
-def _merged_by_column(substrings: list[Substring], text: str, columns: dict[str, bool]) -> list[Substring]:
+def _merged_by_column(
+    substrings: list[Substring], text: str, columns: dict[str, bool], words: set[str]
+) -> list[Substring]:
     """`_merged`, in each column of a row by itself, if True; "" is a text, and several are named."""
     if "" in columns:
-        return _merged(substrings, text) if columns[""] else substrings
+        return _merged(substrings, text, words) if columns[""] else substrings
     pieces = re.split(rf"(?:^|\n)({'|'.join(map(re.escape, columns))})", text)
     result = [own for own in substrings if not own.text.startswith(tuple(columns))]
     for before, line in zip(pieces[1::2], pieces[2::2], strict=True):
         own = [replace(x, text=x.text.removeprefix(before)) for x in substrings if x.text.startswith(before)]
         name = before if len(columns) > 1 else ""
-        own = _merged(own, line) if columns[before] else own
+        of_column = {word.removeprefix(before) for word in words if word.startswith(before)}
+        own = _merged(own, line, of_column) if columns[before] else own
         result += [replace(x, text=name + x.text) for x in own]
     return sorted(result, key=lambda own: -abs(own.contribution))
 
 
-def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
-    """Neighbouring substrings of a text merged, the largest contributions first."""
+def _merged(substrings: Sequence[Substring], text: str, words: set[str]) -> list[Substring]:
+    """Neighbouring substrings of a text merged, the largest contributions first; words as wholes."""
+    inside = kinds(text, "words") == WITHIN
+    edges = np.append(True, np.append(~(inside[1:] & inside[:-1]), True))[-len(text) - 1 :]
+
+    def within(whole: str, part: str) -> bool:
+        if part not in words:
+            return part in whole
+        parts = [own.start() for own in re.finditer(re.escape(part), whole)]
+        places = (own.start() + k for own in re.finditer(re.escape(whole), text) for k in parts)
+        return any(edges[i] and edges[i + len(part)] for i in places)
+
     result = [own for own in substrings if own.text not in text]  # patterns
     for sign in (1, -1):
         same_sign = (own for own in substrings if own.text in text and sign * own.contribution > 0)
         by_text = {own.text: own for own in same_sign}
-        for feature in merge([(own.text, abs(own.contribution)) for own in by_text.values()], text.count):
+        pairs = [(own.text, abs(own.contribution)) for own in by_text.values()]
+        for feature in merge(pairs, text.count, within=within):
             whole, pieces = by_text.get(feature.text), feature.merged or (feature.text,)
             count = text.count(feature.text) if whole is None else whole.count
             contribution = sum(by_text[piece].contribution for piece in pieces)

@@ -232,15 +232,9 @@ def percentile_interval(values: Floats, level: float = 0.95) -> tuple[float, flo
 
 
 def evaluate(
-    truth: Sequence[object],
-    predicted: ArrayLike,
-    decision: ArrayLike,
-    classes: ArrayLike | None,
-    *,
-    positive: object = None,
-    probability: Floats | None = None,
-    grades: tuple[int, int] | None = None,
-) -> Results:
+    truth: Sequence[object], predicted: ArrayLike, decision: ArrayLike, classes: ArrayLike | None, *,
+    positive: object = None, probability: Floats | None = None, grades: tuple[int, int] | None = None,
+) -> Results:  # fmt: skip
     """Metrics of predictions by any model: of a single label per document, or of numbers.
 
     Parameters

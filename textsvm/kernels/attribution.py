@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class Contributions:
     #: Text, number of occurrences and contribution of each feature of each document; empty for kernels
     #: without named features.
     features: list[list[tuple[str, int, float]]] = field(default_factory=list)
+    words: list[set[str]] = field(default_factory=list)  #: Those of sums that are words or other tokens
 
 
 class Attributor:
@@ -72,11 +73,9 @@ class Attributor:
 
 
 def occlusion(
-    decide: Callable[[Any, Floats], Floats],
-    documents: Documents | MultiView,
-    coef: Floats,
+    decide: Callable[[Any, Floats], Floats], documents: Documents | MultiView, coef: Floats,
     progress: Progress | None = None,
-) -> Contributions:
+) -> Contributions:  # fmt: skip
     """Changes of the values without each piece of the texts, spread evenly over the symbols of a piece.
 
     `decide` is `KernelRows.decision` of the support vectors; coef has shape (len(documents), n_sv).
@@ -104,7 +103,7 @@ def complete(contributions: Contributions, values: Floats) -> Contributions:
         share if share.any() or not len(share) else np.full(len(share), value / len(share))
         for share, value in zip(contributions.symbols, values, strict=True)
     ]
-    return Contributions(symbols, contributions.features)
+    return replace(contributions, symbols=symbols)
 
 
 def pieces(text: str, most: int = PIECES) -> Sequence[tuple[int, int]]:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Arrays, Floats, Floats32, Ints
+from textsvm.arrays import AnyArray, Array, Arrays, Bools, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
@@ -104,13 +104,9 @@ def rows_ahead(rows: object) -> int:
 
 
 def decision_by_rows(
-    rows: Any,
-    others: Any,
-    coef: Floats,
-    progress: Progress | None = None,
-    on_host: bool = False,
+    rows: Any, others: Any, coef: Floats, progress: Progress | None = None, on_host: bool = False,
     size: int | None = None,
-) -> Floats:
+) -> Floats:  # fmt: skip
     """k(others, documents) @ coef, `size` of `others` at a time, multiplied on the device or on the host."""
     values = np.empty((len(others), coef.shape[1]))
     size = size or max(1, BLOCK_BYTES // (4 * max(1, rows.n)))
@@ -148,6 +144,7 @@ class FeatureWeights:
     names: Callable[[Ints], NDArray[np.object_]]  #: Of some features, given by ascending numbers
     weights: Floats  #: shape (n_features, n_machines)
     kernel: Any = None  #: The kernel, if it is a term of a sum
+    in_texts: Bools | None = None  #: shape (n_features,): Whether texts of the model have it; None: all
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path, PureWindowsPath
 from typing import Any, ClassVar
@@ -30,11 +30,12 @@ from textsvm.kernels.vectors.kernels import Linear, LinearWeights
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import View
-from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
+from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder, without_surrogates
 
 _STORED = "encoder."  #: Prefix of the arrays of static encoders in a model file.
 _PLACES = 32  #: Names at the end of the path of an encoder by which it is looked for
 TOKENS = AttributionMethod("tokens", "exact: the contributions of the tokens of the encoder")
+MOST_TEXTS = 20_000  #: Support vectors whose tokens are listed
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
 
@@ -90,7 +91,13 @@ class EncoderWeights(NumberWeights):
         return FeatureWeights("tokens", np.array([*ids], object).__getitem__, weights, self.kernel)
 
     def named(self, examples: Any) -> list[FeatureWeights]:
-        return [self.tokens] if isinstance(self.kernel.encoder, StaticEncoder) else super().named(examples)
+        if not isinstance(encoder := self.kernel.encoder, StaticEncoder):
+            return super().named(examples)
+        texts = without_surrogates(self.kernel.structure.read(examples).characters)
+        some = range(min(len(texts), MOST_TEXTS))
+        used = {token for tokens in encoder.tokenise([*map(texts.text, some)]) for token in tokens}
+        in_texts = np.isin([*encoder.vocabulary.values()], [*used]) if used else None
+        return [replace(self.tokens, in_texts=in_texts)]
 
     def predictor(self, device: Device) -> Any:
         return EncoderPredictor(self.weights.predictor(device), self.standard, self.kernel)
@@ -258,17 +265,14 @@ def attach_encoders(kernel: Kernel, arrays: Arrays, folder: str) -> None:
 def stored_paths(kernel: Kernel, folder: str) -> Iterator[tuple[str, str]]:
     """Absolute paths of encoders, and how a model file in `folder` names them, so that both can move.
 
-    ./NAME below the folder, else ~/NAME below the home directory, else ../NAME from the folder.
+    ./NAME below the folder, else ~/NAME below the home directory, else ./../NAME.
     """
     here, home = (Path(os.path.realpath(os.path.expanduser(place))) for place in (folder, "~"))
     for path in {Path(leaf.encoder.reference) for leaf in encoders_of(kernel)}:
-        for start, place in (("./", here), ("~/", home)):
-            if path.is_relative_to(place):
-                yield str(path), start + path.relative_to(place).as_posix()
-                break
-        else:
-            if path.is_absolute() and path.drive == here.drive:
-                yield str(path), Path(os.path.relpath(path, here)).as_posix()
+        of_home = path.is_relative_to(home) and not path.is_relative_to(here)
+        start, place = ("~/", home) if of_home else ("./", here)
+        if path.anchor == place.anchor:  # else a name of the hub, or another drive
+            yield str(path), start + Path(os.path.relpath(path, place)).as_posix()
 
 
 def _moved(path: str, folder: str) -> str:

@@ -349,12 +349,9 @@ def _numbers_of(table: InputTable, view: View, base: Any) -> Numbers:
 
 
 def encode_texts(
-    texts: list[str],
-    views: Sequence[View],
-    base: Documents | MultiView | None = None,
-    form: TextForm = TextForm(),
-    progress: Progress | None = None,
-) -> dict[View, Any]:
+    texts: list[str], views: Sequence[View], base: Documents | MultiView | None = None,
+    form: TextForm = TextForm(), progress: Progress | None = None,
+) -> dict[View, Any]:  # fmt: skip
     """Normalise and encode texts in views without columns; the alphabets of `base` are extended."""
     if base is None:  # symbols and entries of the default kernel on short texts
         use_numba(480 * sum(map(len, texts)))
@@ -386,12 +383,9 @@ def encode_texts(
 
 
 def encode_table(
-    table: InputTable,
-    views: Sequence[View],
-    base: Any = None,
-    form: TextForm = TextForm(),
+    table: InputTable, views: Sequence[View], base: Any = None, form: TextForm = TextForm(),
     progress: Progress | None = None,
-) -> dict[View, Any]:
+) -> dict[View, Any]:  # fmt: skip
     """Encode columns of a table: texts as in `encode_texts`, other columns as numbers."""
     examples = {view: _numbers_of(table, view, base) for view in views if view.of_numbers}
     columns = dict.fromkeys(view.columns for view in views if not view.of_numbers)

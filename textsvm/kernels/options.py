@@ -183,11 +183,8 @@ GKM = (
     Option("l", "symbols of an l-mer", "NUMBER", "11", "9,10,11", whole, bare=True),
     Option("k", "informative positions of an l-mer", "NUMBER", "7", convert=whole),
     Option("d", "greatest number of mismatches of l-mers", "NUMBER", "3", convert=whole),
-    choice("filter", "estimate of l-mers", "truncated", FILTERS),
-    CANONICAL,
-    ALPHABET,
-    *SYMBOLS,
-)
+    choice("filter", "estimate of l-mers", "truncated", FILTERS), CANONICAL, ALPHABET, *SYMBOLS,
+)  # fmt: skip
 
 MISMATCH = (
     Option("k", "symbols of a k-mer", "NUMBER", "5", "4,5,6", whole, bare=True),

@@ -138,10 +138,8 @@ def save(model: object, path: str | os.PathLike[str], info: Json | None = None, 
     version = MAPPED if any(name.startswith(INDEX) for name in arrays) else FORMAT_VERSION
     header = {
         "format_version": version if support.weights is None else WITHOUT_TEXTS,
-        "written_by": f"textsvm {__version__}",
-        **header,
-        "info": info or {},
-    }
+        "written_by": f"textsvm {__version__}", **header, "info": info or {},
+    }  # fmt: skip
     for place, name in stored_paths(support.kernel, os.path.dirname(path)) if support.kernel else ():
         header = json.loads(_as_json(header).replace(json.dumps(place), json.dumps(name)))
     parts = packed(header, arrays)
@@ -350,13 +348,10 @@ def _build(header: Json, arrays: Arrays) -> TrainedModel:
     rules.check_reject(reject, model.rule.classes)
     n_classes = len(model.rule.classes)
     rule = rules.CalibratedRule(
-        model.rule.classes,
-        model.rule.strategy,
-        method=method,
+        model.rule.classes, model.rule.strategy, method=method,
         maps=rules.checked_maps(strip_prefix(_MAPS, arrays), n_classes),
-        conformity=Conformity.restore(strip_prefix(_CONFORMITY, arrays), n_classes),
-        reject=reject,
-    )
+        conformity=Conformity.restore(strip_prefix(_CONFORMITY, arrays), n_classes), reject=reject,
+    )  # fmt: skip
     return replace(model, rule=rule)
 
 
@@ -377,14 +372,10 @@ def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
         if len(n_support) != (1 if rule.classes is None else len(rule.classes)) or not counted:
             raise InputError("its numbers of support vectors do not fit its classes and support vectors")
     record = Record(
-        settings,
-        n_support,
-        C=parameters["C"] if isinstance(rule, rules.ClassRule) else None,
-        loss=parameters.get("loss") or "hinge",
-        chosen=str(header.get("chosen", "")),
-        texts=_digests(arrays),
+        settings, n_support, C=parameters["C"] if isinstance(rule, rules.ClassRule) else None,
+        loss=parameters.get("loss") or "hinge", chosen=str(header.get("chosen", "")), texts=_digests(arrays),
         info=header["info"],
-    )
+    )  # fmt: skip
     return TrainedModel(source, Expansion(support, dual_coef, intercept), rule, record)
 
 

@@ -207,11 +207,7 @@ def online_model(texts: OnlineTexts, settings: OnlineSettings, info: Json | None
     values, codes = texts.left_out()
     rule = ScaledRule(texts.classes, scale=scale_of(values, codes, len(texts.classes)))
     record = Record(
-        settings,
-        np.array(texts.state()[0]["n_support"], np.int64),
-        C=settings.C,
-        device=select("cpu"),
-        margin=float(np.median(margins(values))) if len(values) else None,
-        info=info or {},
-    )
+        settings, np.array(texts.state()[0]["n_support"], np.int64), C=settings.C, device=select("cpu"),
+        margin=float(np.median(margins(values))) if len(values) else None, info=info or {},
+    )  # fmt: skip
     return TrainedModel(ByteReader(settings.p, settings.max_bytes), expansion, rule, record, "cpu")

@@ -153,7 +153,7 @@ def _heaviest(table: FeatureWeights, mixes: Floats, n: int, count: Count) -> lis
     substrings, of_classes = table.kind.endswith("substrings"), list[dict[int, float]]()
     most = min(CANDIDATES * max(n, 30) if substrings else n, table.weights.shape[0])
     for mix in mixes:
-        weights = table.weights @ mix
+        weights = table.weights @ mix * (1 if table.in_texts is None else table.in_texts)
         heavy = np.flatnonzero(weights >= np.partition(weights, -most)[-most]) if most else np.arange(0)
         order = heavy[np.argsort(-weights[heavy], kind="stable")[:most]].tolist()
         of_classes.append({i: float(weights[i]) for i in order if weights[i] > 0})
@@ -203,12 +203,17 @@ class Occurrences:
         return number
 
 
-def merge(pairs: Sequence[tuple[str, float]], count: Count, n: int | None = None) -> list[Feature]:
+def merge(
+    pairs: Sequence[tuple[str, float]], count: Count, n: int | None = None,
+    within: Callable[[str, str], bool] = str.__contains__,
+) -> list[Feature]:  # fmt: skip
     """Merge neighbouring substrings of similar weight (positive, heaviest first) that are joined in a text.
 
     `count` is the method of the text; of an empty text joined substrings are not looked for.
 
     Only the first `n` features are merged and returned (None: all).
+
+    `within(whole, part)` is whether a part of a whole may be merged with it.
 
     Only substrings of `MIN_LENGTH` symbols, and of `SHARE` of the weight of the heaviest, join it; all
     substrings of the result are merged into it.
@@ -219,9 +224,9 @@ def merge(pairs: Sequence[tuple[str, float]], count: Count, n: int | None = None
         if start not in rest:
             continue
         whole, alike = start, [part for part, other in rest.items() if other >= SHARE * weight]
-        while longer := next(_extensions(whole, alike, count), None):
+        while longer := next((x for x in _extensions(whole, alike, count) if within(x, start)), None):
             whole = longer
-        parts = [part for part in rest if part in whole and (part == start or _means(part, whole, count))]
+        parts = [x for x in rest if within(whole, x) and (x == start or _means(x, whole, count))]
         for part in parts:
             del rest[part]
         several = len(parts) > 1

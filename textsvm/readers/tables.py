@@ -269,10 +269,8 @@ class _DocumentRows:
             (_string(self._first(row, "part")) if roles["part"] else self._part) or None,
             parse_number(self._first(row, "target"), f"{place}: the target", False, decimal),
             parse_weight(self._first(row, "weight"), place, decimal) if roles["weight"] else None,
-            group or None,
-            columns,
-            row=row if self._options.keep_rows else None,
-        )
+            group or None, columns, row=row if self._options.keep_rows else None,
+        )  # fmt: skip
 
     def _problem(self, row: Row, texts: Sequence[str | None], place: str) -> str | None:
         """The reason why a row is not a document, or None."""
@@ -348,11 +346,9 @@ class _DocumentRows:
             return None
         name = self._first(row, "id") if isinstance(row, Mapping) else None
         return Document(
-            _string(name) or identifier,
-            "",
-            problem=f"{self._table.unit} {line}: {problem}",
+            _string(name) or identifier, "", problem=f"{self._table.unit} {line}: {problem}",
             row=(cells or dict.fromkeys(self._table.names)) if self._options.keep_rows else None,
-        )
+        )  # fmt: skip
 
     def _first(self, row: Row, role: str) -> Any:
         """The cell of the first column of a role; None if there is no column."""

@@ -79,15 +79,9 @@ class SavedReport(Report):
 
 
 def report(
-    model: object,
-    X: object,
-    y: object,
-    positive: object = None,
-    *,
-    ids: Sequence[str] | None = None,
-    title: str = "Evaluation",
-    mistakes: int = MISTAKES,
-) -> SavedReport:
+    model: object, X: object, y: object, positive: object = None, *, ids: Sequence[str] | None = None,
+    title: str = "Evaluation", mistakes: int = MISTAKES,
+) -> SavedReport:  # fmt: skip
     """Judge a fitted model on labelled examples: the report that ``textsvm evaluate --report`` writes.
 
     Parameters

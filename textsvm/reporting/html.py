@@ -29,19 +29,14 @@ def render(report: Report) -> str:
     results = report.results
     facts = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in report.facts)
     body = [
-        _warnings(results),
-        _headline(results),
-        sections.models_section(report.beside),
-        curves.threshold_section(results),
-        _charts(report),
-        _classes(results),
-        sections.features_section(report.features),
-        sections.slices_section(report.slices),
+        _warnings(results), _headline(results), sections.models_section(report.beside),
+        curves.threshold_section(results), _charts(report), _classes(results),
+        sections.features_section(report.features), sections.slices_section(report.slices),
         sections.learning_section(report.learning),
         *(map_sections(report.class_map, report.map_ids) if report.class_map else ()),
         sections.mistakes_section(report),
         section("How it was made", f'<table class="facts">{facts}</table>'),
-    ]
+    ]  # fmt: skip
     scores = curves.threshold_data(results)
     return page(report.title, _lead(results), body, "" if scores is None else json_element("scores", scores))
 
@@ -64,16 +59,12 @@ def page(
     script = "".join(map(_file, ("report.js", *scripts))) + script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Template(_file("template.html")).substitute(
-        title=safe(title),
-        lead=safe(lead),
+        title=safe(title), lead=safe(lead),
         style=Template(_file("report.css")).substitute(curves.slider_place()),
-        body="\n".join(part for part in body if part),
-        data=data,
-        script=script,
-        script_hash=f"sha256-{digest}",
-        more_scripts=" 'wasm-unsafe-eval'" if "WebAssembly" in script else "",
+        body="\n".join(part for part in body if part), data=data, script=script,
+        script_hash=f"sha256-{digest}", more_scripts=" 'wasm-unsafe-eval'" if "WebAssembly" in script else "",
         connections=connections,
-    )
+    )  # fmt: skip
 
 
 def json_element(name: str, data: object) -> str:

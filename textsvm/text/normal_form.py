@@ -47,6 +47,8 @@ JOINING = (
 )
 #: Blocks of scripts that separate words by ZWSP, and need joiners too: Thai, Lao, Myanmar, Khmer, Tai.
 SPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
+#: A letter of a script without spaces between words: those, kana and ideographs.
+UNSPACED = re.compile(f"[{SPACED}\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 #: Zero-width non-joiner and joiner, Mongolian vowel separator; zero-width space.
 JOINERS, ZWSP = "\u200c\u200d\u180e", "\u200b"
 #: A run that may have many combining marks; two letters (half-width voiced sound marks) decompose to marks.

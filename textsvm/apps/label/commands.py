@@ -47,10 +47,7 @@ class LabellingOptions:
         "Find the texts of this label: likely ones come first, and the page says when to stop.",
         metavar="LABEL",
     )
-    encoder: str | None = option_field(
-        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
-        metavar="FOLDER|OWNER/NAME",
-    )
+    encoder: str | None = options.encoder_field()
     shared: float | None = option_field(
         "The page asks for names, and two people get this share of the texts (default: 0.1 with two names).",
         metavar="SHARE", min=0, max=1,
@@ -86,9 +83,8 @@ class ExchangeOptions:
 
     import_: Path | None = option_field(
         "Take over labels of a file: a table, or an export of Label Studio, Prodigy, doccano or Argilla.",
-        "--import",
-        metavar="FILE",
-    )
+        "--import", metavar="FILE",
+    )  # fmt: skip
     export: Path | None = option_field(
         "Write the labelled texts of CORPUS, such as labels.jsonl, into this file, without a page: .jsonl, "
         ".csv, or .json for Label Studio.",
@@ -114,13 +110,10 @@ class TextReading(options.TableOptions):
 
 @partial(options.with_groups, without={"numbers", "vectors"})
 def label(
-    corpus: options.CorpusPath,
-    labelling: LabellingOptions,
-    exchange: ExchangeOptions,
-    reading: TextReading,
+    corpus: options.CorpusPath, labelling: LabellingOptions, exchange: ExchangeOptions, reading: TextReading,
     port: Annotated[int, option("Port of the page; 0 is a free port.", min=0, max=65535)] = 0,
     quiet: options.Quiet = False,
-) -> None:
+) -> None:  # fmt: skip
     """Label texts on a page in the browser; a classifier learns from them and chooses the next text.
 
     textsvm label texts -o labels.jsonl --labels spam,ham

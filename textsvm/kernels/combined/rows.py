@@ -23,6 +23,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.text.documents import Documents, MultiView
+from textsvm.text.tokens import SINGLE
 
 _HOST_BLOCK = 1 << 18  #: Values that a core adds at a time.
 _DEVICE_BLOCK = 1 << 26  #: Values that a card adds at a time.
@@ -221,21 +222,25 @@ class _Added:
         self.documents = documents
         self._symbols = [np.zeros(len(documents.shown(d))) for d in range(len(documents))]
         self._features: list[dict[str, tuple[int, float]]] = [{} for _ in self._symbols]
+        self._words: list[set[str]] = [set() for _ in self._symbols]
 
     def add(self, kernel: Any, own: Contributions) -> None:
         is_leaf, view = kernel.structure.leaves == (kernel,), kernel.structure.view
         for d, share in enumerate(own.symbols):
             self._symbols[d] += self.documents.to_shown(d, view, share) if is_leaf else share
             features = self._features[d]
+            self._words[d] |= own.words[d] if own.words else set()
             for text, count, value in own.features[d] if own.features else ():
                 name = view.called(text) if is_leaf else text
                 most, total = features.get(name, (0, 0.0))  # a word is also within words as a substring
                 features[name] = max(most, count), total + value
+                if is_leaf and view.tokens not in SINGLE:
+                    self._words[d].add(name)
 
     @property
     def contributions(self) -> Contributions:
         features = [[(name, *own) for name, own in totals.items()] for totals in self._features]
-        return Contributions(self._symbols, features)
+        return Contributions(self._symbols, features, self._words)
 
 
 def add(total: Array, values: Array, weight: float) -> None:
