@@ -6,6 +6,7 @@ import importlib
 import re
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from test_reporting import corpus, made
 from test_reporting_sections import everything
 
 from textsvm import SVC, CalibratedSVC, Spectrum
+from textsvm.evaluation.class_map import class_map
 from textsvm.evaluation.comparison import score_classifier
 from textsvm.evaluation.explanation import Explanation, KernelShare, Similar, Substring
 from textsvm.evaluation.judge import judge
@@ -159,6 +161,36 @@ def review(n: int) -> str:
     return module("pages").review_page(module("pages").Review(JOINED, doubts(n), ALL, ALL, ALL.__getitem__))
 
 
+@cache
+def model() -> SVC:
+    texts, labels = corpus((ALL[0], ALL[1]))
+    return SVC(Spectrum(3), device="cpu").fit(texts[:20], labels[:20])
+
+
+def explained(n: int) -> str:
+    """Explanations, of pieces of texts called by payloads."""
+    found = []
+    for i in range(1, n + n % 2, 2):
+        text = ". ".join(ALL[i : i + 1] * 40)  # several passages
+        symbols = np.resize([0.0, 1.0], len(text))
+        method = AttributionMethod("occlusion", ALL[i], exact=False)
+        found.append(replace(mistake(i).explanation, text=text, symbols=symbols, method=method))
+    names = [f"{ALL[i // 2]}, piece {i % 2}" for i in range(len(found))]
+    pieces = SimpleNamespace(texts=ALL[: len(found)], ids=names, piece_of=np.arange(len(found)) // 2)
+    articles = [module("maps").rolling_section(model().model_, pieces, found)]
+    articles += map(module("sections").explanation_section, names, found)
+    return module("html").page(JOINED, JOINED, articles)
+
+
+def mapped(n: int) -> str:
+    """Maps of three classes of payloads, and of documents alone, of few and of many names."""
+    rows = np.random.default_rng(0).normal(size=(max(n, 60), 5))
+    maps = [class_map(x @ x.T, [ALL[i % 3] for i in range(len(x))]) for x in (rows, rows[:6])]
+    names = [ALL[i % n] for i in range(len(rows))]
+    body = [part for found in maps for part in module("maps").map_sections(found, names[: len(found.label)])]
+    return module("html").page(JOINED, JOINED, body)
+
+
 def comparison(n: int) -> str:
     body = [module("pages").accuracy_chart(compared(n)), module("pages").comparison_table(compared(n))]
     return module("html").page(JOINED, JOINED, body)
@@ -174,4 +206,6 @@ PAGES = {
     "parts": lambda n: module("html").render(everything(ALL[0])),
     "review": review,
     "comparison": comparison,
+    "explained": explained,
+    "mapped": mapped,
 }

@@ -46,6 +46,8 @@ def terminal(monkeypatch, place):
             patch.setattr(sys, "argv", ["textsvm", *map(os.fspath, arguments)])
             patch.setattr(sys, "stdout", streams[0])
             patch.setattr(sys, "stderr", streams[1])
+            for name in ("watch_signals", "restore_signals"):  # a process of its own has no other handlers
+                patch.setattr(console, name, lambda: None)
             code = _code(cli.main)
         for stream in streams:
             stream.flush()
