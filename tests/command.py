@@ -214,8 +214,7 @@ def _become(request):
     signal.alarm(request["timeout"])
     os.chdir(request["cwd"])
     for number, name in enumerate(request["files"]):
-        handle = os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT)
-        os.dup2(handle, number)
+        os.dup2(os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT), number)
     sys.stdin, sys.stdout, sys.stderr = (
         io.TextIOWrapper(io.FileIO(number, mode, closefd=False), encoding="utf-8", line_buffering=mode == "w")
         for number, mode in enumerate("rww")

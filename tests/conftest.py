@@ -4,6 +4,7 @@ import csv
 import locale
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -90,9 +91,7 @@ def process_settings():
 def store(taught, tmp_path, monkeypatch):
     """A copy of the mail store `taught` of a test file, which is where TEXTSVM_MAIL leads."""
     folder = tmp_path / "store"
-    folder.mkdir(0o700)
-    for file in taught.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(taught, folder)
     monkeypatch.setenv("TEXTSVM_MAIL", str(folder))
     return folder
 
@@ -104,8 +103,7 @@ def _settings_come_back():
     after = process_settings()
     # Libraries set further variables when they are imported; pytest names the phase of a test in one.
     known = before.keys() - {"environment: PYTEST_CURRENT_TEST"}
-    changed = [name for name in known if after.get(name) != before[name]]
-    assert changed == []
+    assert [name for name in known if after.get(name) != before[name]] == []
 
 
 @pytest.fixture(scope="session")
@@ -136,6 +134,17 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def set_values(monkeypatch):
+    """Set attributes of an object for the time of the test."""
+
+    def set_values(owner, **values):
+        for name, value in values.items():
+            monkeypatch.setattr(owner, name, value)
+
+    return set_values
 
 
 @pytest.fixture

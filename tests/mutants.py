@@ -145,8 +145,7 @@ def _changes(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef) ->
     elif isinstance(node, ast.Call) and not isinstance(node.func, ast.Subscript):  # of a type
         yield from _calls(node)
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float, bool):
-        other = not node.value if isinstance(node.value, bool) else node.value + 1
-        yield repr(other), "constant"
+        yield repr(not node.value if isinstance(node.value, bool) else node.value + 1), "constant"
     elif isinstance(node, ast.Return) and node.value is not None:
         yield (
             f"return {DEFAULTS.get(ast.unparse(function.returns) if function.returns else '', 'None')}",
@@ -400,8 +399,7 @@ class Copy:
             return ("SURVIVED" if event == "passed" else "late"), f"{len(tests)} tests"
         if test in self._sound:
             return "caught", f"{event} {test}"
-        without = self._run([test] if test else tests, [], self._options.seconds)[0]
-        if without == "passed":
+        if self._run([test] if test else tests, [], self._options.seconds)[0] == "passed":
             self._sound.add(test)
             return "caught", f"{event} {test}"
         if not test or test in self.failing:
@@ -583,8 +581,7 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     """Plant mutants, and print the survivors and the numbers of each room."""
     start, options = time.monotonic(), parsed()
-    files = modules_of(ROOT, options.room)
-    mutants = [mutant for path in files for mutant in mutants_of(ROOT, path)]
+    mutants = [mutant for path in modules_of(ROOT, options.room) for mutant in mutants_of(ROOT, path)]
     chosen = random.Random(options.seed).sample(mutants, min(options.number, len(mutants)))
     k, n = map(int, options.part.split("/"))
     print(f"{options.room}: {len(chosen)} of {len(mutants):,} mutants, part {options.part}", flush=True)

@@ -31,8 +31,7 @@ class ArrayRows:
 
 def solve_dual(gram, dual, tol=1e-3, max_iter=-1, initial=None, progress=None, duality_gap=None):
     """The solution of a single dual."""
-    stopping = Stopping(tol, max_iter, duality_gap)
-    return solve_chains(gram, [[dual]], stopping, [initial], progress)[0][0]
+    return solve_chains(gram, [[dual]], Stopping(tol, max_iter, duality_gap), [initial], progress)[0][0]
 
 
 def stored_rows(folder, request, memory=None, progress=None):
@@ -47,14 +46,20 @@ def random_sparse(shape, density, rng, dtype=None, values=None):
     return csr_array(random(*shape, density, "coo", dtype, np.random.default_rng(rng), values))
 
 
+def gaussian_gram(points, gamma):
+    """The Gram of the Gaussian kernel."""
+    squares = (points**2).sum(1)
+    matrix = np.exp(-gamma * np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0))
+    matrix = ((matrix + matrix.T) / 2).astype(np.float32)
+    np.fill_diagonal(matrix, 1)
+    return matrix
+
+
 def gaussian(n, seed=0, width=0.1, noise=0.7):
     """A positive definite Gram and overlapping classes."""
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(n, 6))
-    squares = (points**2).sum(1)
-    matrix = np.exp(-width * np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0))
-    matrix = ((matrix + matrix.T) / 2).astype(np.float32)
-    np.fill_diagonal(matrix, 1)
+    matrix = gaussian_gram(points, width)
     y = np.where(points[:, 0] + noise * rng.normal(size=n) > 0, 1.0, -1.0)
     y[:2] = 1, -1
     return matrix, y
@@ -117,8 +122,7 @@ def judge(solution, matrix, dual, tol):
         assert abs(solution.violation - violation) <= 2 * rounding
     assert solution.converged == (solution.violation <= tol)
     assert (solution.status == "converged") == solution.converged
-    objective = 0.5 * coef @ (values @ coef) + q @ coef
-    assert abs(solution.objective - objective) <= rounding * scale
+    assert abs(solution.objective - (0.5 * coef @ (values @ coef) + q @ coef)) <= rounding * scale
     np.testing.assert_array_equal(solution.support, np.flatnonzero(alpha))
     np.testing.assert_array_equal(solution.coef, coef)
 

@@ -1,8 +1,17 @@
-"""The refusal of an input, which is one sentence."""
+"""The refusal of an input, which is one sentence, and functions that fail."""
 
 import pytest
 
 from textsvm.errors import InputError
+
+
+def raising(error):
+    """A function that raises an error, whatever its arguments."""
+
+    def call(*_, **__):
+        raise error
+
+    return call
 
 
 def refuses(says, call, *arguments, **options):

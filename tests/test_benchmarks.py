@@ -75,8 +75,7 @@ def test_vectors_on_few_examples_agree_with_libsvm(data, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_objective_from_coefficients_alone_is_that_of_the_machines(classes):
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(90, 3)), np.arange(90) % classes
+    x, y = np.random.default_rng(0).normal(size=(90, 3)), np.arange(90) % classes
     model = svm.SVC(gamma=0.4, C=2.0, tol=1e-8).fit(csr_array(x), y)
     coef = vectors.libsvm_coef(model)
     vectors.require_feasible(coef, 2.0)
@@ -91,8 +90,7 @@ def test_the_objective_from_coefficients_alone_is_that_of_the_machines(classes):
 
 
 def test_the_objective_of_crammer_and_singers_machine():
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(90, 3)), np.arange(90) % 3
+    x, y = np.random.default_rng(0).normal(size=(90, 3)), np.arange(90) % 3
     model = SVC("precomputed", C=2.0, multiclass="crammer-singer").fit(rbf_kernel(x, gamma=0.4), y)
     own = y[model.support_]
     vectors.require_feasible(model.dual_coef_, 2.0, own)

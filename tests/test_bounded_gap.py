@@ -79,8 +79,7 @@ def left_out(kernel, documents):
     (exact,) = self_products(Recurrence.of(kernel.p, kernel.decay), 1, documents)
     share = 1 - np.divide(x.squares(), exact, out=np.ones(len(exact)), where=documents.lengths >= kernel.p)
     # Values of X are rounded to float32.
-    whole = documents.lengths <= (kernel.span or kernel.p + 2)
-    return np.where(whole, 0.0, np.maximum(share, 0.0))
+    return np.where(documents.lengths <= (kernel.span or kernel.p + 2), 0.0, np.maximum(share, 0.0))
 
 
 def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
@@ -141,17 +140,14 @@ def test_little_is_left_out_of_news_with_decay_a_tenth(p):
 @pytest.mark.slow
 @pytest.mark.parametrize("n_letters", [2, 70, 3000])
 @pytest.mark.parametrize(("p", "span"), [(1, 1), (3, 5), (12, 13)])
-def test_ids_are_exact_in_stages_pieces_and_tables(n_letters, p, span, monkeypatch):
-    rng = np.random.default_rng(0)
-    points = 0x4E00 + rng.integers(0, n_letters, (40, 50)) ** 2 // n_letters
+def test_ids_are_exact_in_stages_pieces_and_tables(n_letters, p, span, set_values):
+    points = 0x4E00 + np.random.default_rng(0).integers(0, n_letters, (40, 50)) ** 2 // n_letters
     texts = ["".join(map(chr, row)) for row in points]
     documents = encode(texts[:30])
     others = encode([*texts[25:], "x" * 30], documents.alphabet)
     patterns, stages = patterns_of(p, span), set()
     for table, room, piece in ((1 << 20, 1 << 62, 1 << 20), (1, 1 << 62, 700), (1, 1 << 33, 1)):
-        monkeypatch.setattr(subsequences, "TABLE", table)
-        monkeypatch.setattr(subsequences, "ROOM", room)
-        monkeypatch.setattr(subsequences, "PIECE", piece)
+        set_values(subsequences, TABLE=table, ROOM=room, PIECE=piece)
         own, x = count(documents, patterns, 0.5)
         stages.add(len(own.stages))
         kept = [

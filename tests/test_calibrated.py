@@ -109,8 +109,7 @@ def test_decision_values_are_those_before_calibration():
 
 def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypatch):
     documents, y = texts(60, seed=1)
-    kernel = Spectrum((1, 3), weight="log", idf=True)
-    estimator = SVC(kernel, C=2, tol=1e-8, device="cpu")
+    estimator = SVC(Spectrum((1, 3), weight="log", idf=True), C=2, tol=1e-8, device="cpu")
     seen = []
     fit_maps = calibration.fit_maps
     monkeypatch.setattr(calibration, "fit_maps", lambda *a: seen.append(a[1]) or fit_maps(*a))

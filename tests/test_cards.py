@@ -53,10 +53,9 @@ def place(tile, rows, columns, shards, mirrored):
 
 
 @pytest.fixture
-def played(monkeypatch):
+def played(monkeypatch, set_values):
     """Cards played by this machine."""
-    monkeypatch.setattr(cards, "_place", place)
-    monkeypatch.setattr(cards, "_streams", lambda card, index: (Stream(), Stream(), Stream()))
+    set_values(cards, _place=place, _streams=lambda card, index: (Stream(), Stream(), Stream()))
     monkeypatch.setattr(devices, "use", lambda device: nullcontext())
     monkeypatch.setattr(devices, "synchronize", lambda device: None)
     monkeypatch.setattr(devices, "require_memory", lambda *given: None)

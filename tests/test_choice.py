@@ -29,8 +29,7 @@ def corpus(n=48, n_classes=2, seed=0):
     words = np.array(["".join(rng.choice(list("etaoinshrdlu"), 5)) for _ in range(40)])
     y = np.arange(n) % n_classes
     own = [words[rng.integers(4 * c, 4 * c + 4, 3)] for c in y]
-    texts = [" ".join([*rng.choice(words, 5), *some]) for some in own]
-    return texts, y
+    return [" ".join([*rng.choice(words, 5), *some]) for some in own], y
 
 
 def orders(n=48):
@@ -297,8 +296,7 @@ def test_biases_favour_rare_classes():
 
 
 def test_biases_depend_on_the_number_of_texts_and_not_on_the_sum_of_their_weights():
-    codes = np.repeat([0, 1], [150, 50])
-    problem = Classification(np.arange(200), codes, 2, 1.0, np.ones(200), "ovr")
+    problem = Classification(np.arange(200), np.repeat([0, 1], [150, 50]), 2, 1.0, np.ones(200), "ovr")
     unit = default_bias(problem)
     np.testing.assert_allclose(unit, [0.025 * np.log(3) * 5**0.5])
     for factor in (0.01, 3.0, 1000.0):
@@ -521,8 +519,7 @@ def test_weights_of_texts_and_classes_count():
 
 def test_a_budget_of_nothing_still_chooses():
     texts, y = corpus(700)
-    model = auto(time_budget=0).fit(texts, y)
-    assert f"on {FEWEST} of 700 texts" in model.chosen_
+    assert f"on {FEWEST} of 700 texts" in auto(time_budget=0).fit(texts, y).chosen_
     for budget in (-1, np.inf, "long", True):
         refuses("budget", auto(time_budget=budget).fit, texts[:4], y[:4])
 
@@ -562,8 +559,7 @@ def test_versions_of_a_text_share_a_fold(monkeypatch):
         folds.setdefault(parts.text(i).removesuffix(" and so on").removesuffix("!"), set()).add(int(tested))
     assert len(folds) == len(set(base))
     assert all(len(tested) == 1 for tested in folds.values())
-    alike = two_views([f"the same words {i}" for i in range(60)])
-    assert choose.near_copies(alike, 1.0) is None
+    assert choose.near_copies(two_views([f"the same words {i}" for i in range(60)]), 1.0) is None
     monkeypatch.setattr(choose, "MIN_SECONDS", 1e-9)
     assert choose.near_copies(documents, 0.0) is None
 

@@ -55,8 +55,7 @@ def test_help_shows_the_first_sentence_of_each_command_and_imports_no_command():
     code = "import sys, textsvm.cli as cli\nsys.argv = ['textsvm', '--help']\ntry: cli.main()\n"
     code += "finally: print(*sys.modules, file=sys.stderr)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    everything = CliRunner().invoke(app_of(), ["--help"], prog_name="textsvm")
-    assert result.stdout == everything.stdout
+    assert result.stdout == CliRunner().invoke(app_of(), ["--help"], prog_name="textsvm").stdout
     imported = set(result.stderr.split())
     assert not imported & {f"textsvm.cli.{name}" for name in COMMANDS}
     assert not any(name.startswith("textsvm.apps") for name in imported)
@@ -187,8 +186,7 @@ def test_predict_a_raw_mail_from_stdin(model):
         b"MIME-Version: 1.0\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
         b"<p>Claim your <b>money</b> now!</p>\r\n"
     )
-    result = run("predict", model[0], "-", stdin=mail)
-    line = json.loads(result.stdout)
+    line = json.loads(run("predict", model[0], "-", stdin=mail).stdout)
     assert line.keys() == {"id", "label", "decision"}
     assert line["label"] in ("ham", "spam")
 
@@ -275,8 +273,7 @@ def test_other_errors_of_destructors_are_printed():
         "class Place:\n def __del__(self): raise ValueError('ours')\n"
         "Place()"
     )
-    result = result_of(code)
-    assert "ValueError: ours" in result.stderr
+    assert "ValueError: ours" in result_of(code).stderr
 
 
 @posix
@@ -419,8 +416,7 @@ def test_names_that_are_not_ascii_or_no_text_at_all(model, tmp_path, write, run)
     assert "is not there" in fails("predict", model[0], damaged, run=run)
     with open(damaged, "wb") as file:
         file.write(b"free money")
-    result = works("predict", model[0], named, damaged)
-    first, second = map(json.loads, result.stdout.splitlines())
+    first, second = map(json.loads, works("predict", model[0], named, damaged).stdout.splitlines())
     assert first["id"] == str(named)
     assert second["label"] in ("ham", "spam")
 
@@ -429,7 +425,6 @@ def test_a_model_whose_information_lies(model, tmp_path):
     import textsvm
 
     lying = tmp_path / "m.textsvm"
-    info = {"positive": ["spam"], "negative": {"a": 1}, "reading": [1, 2]}
-    textsvm.save(load(model[0]), lying, info)
+    textsvm.save(load(model[0]), lying, {"positive": ["spam"], "negative": {"a": 1}, "reading": [1, 2]})
     assert run("predict", lying, "-", stdin=b"free money").returncode == 0
     assert run("evaluate", lying, sample("mail"), "--json").returncode == 0

@@ -34,22 +34,22 @@ def test_every_kernel_and_every_source_is_compiled():
     assert {*define_sets()} == {*sources()}
 
 
-def test_one_card_of_each_kind_is_compiled_for(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("troubles", "compiled_for", "stream", "sentence"),
+    [
+        (["", "", "broken"], ["cpu", "cuda:0"], "err", "compiled for cuda:0"),
+        (["it is broken"], ["cpu"], "out", "not usable: it is broken"),
+    ],
+)
+def test_one_usable_card_of_each_kind_is_compiled_for(
+    troubles, compiled_for, stream, sentence, monkeypatch, capsys
+):
     compiled = []
     monkeypatch.setattr("textsvm.cli.devices.compile_all", lambda device, progress: compiled.append(device))
-    monkeypatch.setattr(devices, "devices", lambda: [CPU, *cards("", "", "broken")])
+    monkeypatch.setattr(devices, "devices", lambda: [CPU, *cards(*troubles)])
     command(compile_kernels=True)
-    assert compiled == ["cpu", "cuda:0"]
-    assert "compiled for cuda:0" in capsys.readouterr().err
-
-
-def test_without_a_usable_gpu_the_cpu_is_compiled_for_and_the_reason_is_given(monkeypatch, capsys):
-    compiled = []
-    monkeypatch.setattr("textsvm.cli.devices.compile_all", lambda device, progress: compiled.append(device))
-    monkeypatch.setattr(devices, "devices", lambda: [CPU, *cards("it is broken")])
-    command(compile_kernels=True)
-    assert compiled == ["cpu"]
-    assert "not usable: it is broken" in capsys.readouterr().out
+    assert compiled == compiled_for
+    assert sentence in getattr(capsys.readouterr(), stream)
 
 
 #: Letters of several alphabets, 5 classes, both solvers.
@@ -86,9 +86,8 @@ def test_the_first_training_after_it_compiles_little(tmp_path, monkeypatch):
     assert len([*tmp_path.iterdir()]) <= before + 3
 
 
-def test_what_cannot_be_kept_ends_the_compilation(monkeypatch):
-    monkeypatch.setattr(compiled, "NUMPY_SIZE", compiled.NUMPY_SIZE)
-    monkeypatch.setattr(compiled, "warn", print)
+def test_what_cannot_be_kept_ends_the_compilation(monkeypatch, set_values):
+    set_values(compiled, NUMPY_SIZE=compiled.NUMPY_SIZE, warn=print)
     compiled._warn_once.cache_clear()
     kept = {"one": lambda: compiled._warn_once("no writable cache folder")}
     monkeypatch.setattr("textsvm.cli.devices.trainings", lambda device: kept)

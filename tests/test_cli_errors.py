@@ -1323,8 +1323,7 @@ def test_a_wrong_value_of_any_option_is_told_in_terms_of_the_command_line(comman
         if option.param_type_name != "option" or option.is_flag:
             continue
         for value in ("-3", "nan", "xyz"):
-            result = run(name, *words, option.opts[-1], value, cwd=folder)
-            message = result.stderr.decode()
+            message = run(name, *words, option.opts[-1], value, cwd=folder).stderr.decode()
             assert "Traceback" not in message
             error = "".join(line for line in message.splitlines() if line.startswith("textsvm: "))
             assert not python.search(error.replace(f" {value}", " ")), (option.opts, value, error)

@@ -104,8 +104,7 @@ def test_several_labels_are_a_list_of_words(tmp_path):
     shown = run(
         "explain", tmp_path / "m", "-", "-o", tmp_path / "e.html", stdin=b"win cash now"
     ).stdout.decode()
-    page = (tmp_path / "e.html").read_text("utf-8")
-    for said in (shown, page):
+    for said in (shown, (tmp_path / "e.html").read_text("utf-8")):
         assert "money, spam" in said
         assert "('" not in said
 

@@ -24,8 +24,7 @@ def test_without_options_dna_has_gapped_kmers_of_both_strands(tmp_path):
 
 
 def test_evaluate_predict_and_explain(model, tmp_path):
-    judged = report("evaluate", model, SITES, "--part", "test")
-    assert judged["roc_auc"] > 0.9
+    assert report("evaluate", model, SITES, "--part", "test")["roc_auc"] > 0.9
     unlabelled = b">one\nTTTTCCACTAGGTGGTTTT\n>two some more\nTTTTNNNNTTTTTTTTTTT\n"
     found = printed_rows("predict", model, "-", "--format", "fasta", stdin=unlabelled)
     assert [each["id"] for each in found] == ["one", "two"]

@@ -129,8 +129,7 @@ def test_one_class(tmp_path):
     assert [each["class"] for each in trained["classes"]] == ["ham"]
     assert trained["holdout"]["labels"] == ["rest", "ham"]
     assert trained["holdout"]["roc_auc"] > 0.7
-    figures = report("evaluate", model, sample("mail"))
-    assert figures["labels"] == ["rest", "ham"]
+    assert report("evaluate", model, sample("mail"))["labels"] == ["rest", "ham"]
     for row in printed_rows("predict", model, sample("mail")):
         assert row["label"] == ("ham" if row["decision"] >= 0 else "rest")
     # Documents without labels are all of the class.
@@ -451,5 +450,4 @@ def test_joined_columns_are_one_text(tmp_path):
         printed = run("predict", "two", name, cwd=tmp_path).stdout.splitlines()
         assert [json.loads(line)["decision"] for line in printed] == pytest.approx(values[0])
     for command in ("cv two.csv --folds 2", "tune two.csv --folds 2 --p 2 -C 1", "doubts two.csv"):
-        result = works(*command.split(), *join, cwd=tmp_path)
-        assert b"text title + body" in result.stderr
+        assert b"text title + body" in works(*command.split(), *join, cwd=tmp_path).stderr

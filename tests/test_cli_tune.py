@@ -30,8 +30,7 @@ def test_tune_finds_and_writes(tmp_path):
 
 
 def test_tune_has_a_grid_of_its_own():
-    found = report("tune", sample("questions"))
-    *rows, default = found["table"]
+    *rows, default = report("tune", sample("questions"))["table"]
     settings = {(row["params"]["kernel"]["p"], row["params"]["C"]) for row in rows}
     assert settings == {(p, C) for p in (3, 4, 5) for C in (1, 10, 100)}
     assert default["params"] == {"kernel": "auto", "C": 1}
@@ -55,8 +54,7 @@ def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, c
     def tune(*options):
         command = ["textsvm", "tune", sample("questions"), "--p", "2,3", "-C", "1,10", "-o", tmp_path / "m"]
         monkeypatch.setattr("sys.argv", [*map(str, command), *map(str, options)])
-        code = cli.console.main(cli.app_of())
-        return code, *capsys.readouterr()
+        return cli.console.main(cli.app_of()), *capsys.readouterr()
 
     tried, run_one = [], GridSearch.run
 

@@ -220,8 +220,7 @@ def test_an_online_model_goes_on_learning(halves):
     )
     assert 0.5 < changes["accuracy_after"] <= 1
     rows = run("predict", "n", "new.csv", "--proba", "--drift", cwd=halves).stdout.decode().splitlines()
-    labels = [json.loads(row)["label"] for row in rows]
-    assert labels == continued.predict(new.texts).tolist()
+    assert [json.loads(row)["label"] for row in rows] == continued.predict(new.texts).tolist()
     assert "only predict, update and model" in fails("evaluate", "n", "new.csv", cwd=halves)
 
 

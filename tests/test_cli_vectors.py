@@ -52,8 +52,7 @@ def model(here):
 @pytest.fixture(scope="module")
 def of_columns(here):
     """Trained on columns, with the default kernel."""
-    result = works("train", here / "mails.csv", *ON, "-o", here / "c.textsvm")
-    return here / "c.textsvm", result
+    return here / "c.textsvm", works("train", here / "mails.csv", *ON, "-o", here / "c.textsvm")
 
 
 def test_vectors_are_trained_on_and_predicted(here, model):
@@ -66,8 +65,7 @@ def test_vectors_are_trained_on_and_predicted(here, model):
     np.testing.assert_allclose([row["decision"] for row in rows], expected, atol=3e-3)
     assert [row["id"] for row in rows] == [str(i) for i in range(1, 21)]
     sure = np.abs(expected) > 5e-3
-    said = np.array([float(row["label"]) for row in rows])
-    assert (said == judge.predict(test))[sure].all()
+    assert (np.array([float(row["label"]) for row in rows]) == judge.predict(test))[sure].all()
 
 
 def test_files_that_end_in_other_columns_are_read(here, model):
@@ -172,10 +170,8 @@ def test_columns_are_explained_folded_and_described(here, of_columns):
     assert b"subject" in explained.stdout, explained.stderr.decode()
     assert report("cv", here / "mails.csv", *ON, "--folds", "3")["n"] == 60
     kernel = "subject=spectrum:2+hour,size=gaussian"
-    compared = report("compare", here / "mails.csv", "--kernel", kernel)
-    assert compared["classifiers"][2]["name"] == kernel
-    found = report("corpus", here / "mails.csv", *ON[:4])
-    assert found["columns"]["body"]["lengths"]["min"] == 7
+    assert report("compare", here / "mails.csv", "--kernel", kernel)["classifiers"][2]["name"] == kernel
+    assert report("corpus", here / "mails.csv", *ON[:4])["columns"]["body"]["lengths"]["min"] == 7
     grid = ["--kernel", "subject=spectrum:2+size=gaussian", "--kernel", "subject=spectrum:3", "-C", "1"]
     assert len(report("tune", here / "mails.csv", *grid, "--folds", "3")["table"]) == 2
 

@@ -106,8 +106,7 @@ def corpus(n=80, n_classes=3, seed=0, noise=0.1):
         share = np.ones(len(letters))
         share[2 * c : 2 * c + 2] = 3
         texts.append("".join(rng.choice(letters, rng.integers(5, 40), p=share / share.sum())))
-    wrong = rng.random(n) < noise
-    return texts, np.where(wrong, rng.integers(0, n_classes, n), y)
+    return texts, np.where(rng.random(n) < noise, rng.integers(0, n_classes, n), y)
 
 
 def both_ways(texts, y, C=1.0, tol=1e-3, weight=None, class_weight=None, kernel=ODDS):
@@ -235,8 +234,7 @@ def test_a_bound_on_iterations_is_kept_and_told():
         ).fit(texts, y)
     assert any(not one.converged for one in model.solutions_)
     assert all(one.iterations <= 240 for one in model.solutions_)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
+    with warnings.catch_warnings(action="error", category=ConvergenceWarning):
         SVC("fast", compute=Compute(solver="features"), device="cpu").fit(texts, y)
 
 

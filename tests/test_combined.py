@@ -185,8 +185,7 @@ def test_it_is_searched_by_scikit_learn_and_here():
         search.cv_results_["mean_test_score"].tolist()
     )
     # Sorted as ParameterGrid does; nested kernels in JSON.
-    found = here.best_estimator.kernel
-    assert found.kernels[0].p == here.best_params_["kernel__0__p"]
+    assert here.best_estimator.kernel.kernels[0].p == here.best_params_["kernel__0__p"]
     whole = tune(model, DOCUMENTS, LABELS, {"kernel": [model.kernel]}, cv=3).as_dict()
     assert json.loads(json.dumps(whole))["best_params"]["kernel"]["kernels"][1]["name"] == "gap"
 

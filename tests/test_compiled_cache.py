@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from command import READING
 from numba.core.caching import FunctionCache
+from refusals import raising
 
 from textsvm.runtime import compiled
 from textsvm.runtime.compiled_cache import CheckedCache, _Locations
@@ -101,12 +102,9 @@ def test_numba_alone_would_fall_over(folder):
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES, errno.EROFS])
 def test_what_cannot_be_kept_is_said_once_and_works(error, folder, monkeypatch):
-    def fail(*_):
-        raise OSError(error, os.strerror(error))
-
-    said = []
+    said, failure = [], OSError(error, os.strerror(error))
     monkeypatch.setattr(compiled, "warn", said.append)
-    monkeypatch.setattr("textsvm.runtime.compiled_cache._digest", fail)
+    monkeypatch.setattr("textsvm.runtime.compiled_cache._digest", raising(failure))
     assert [fresh(), fresh()] == [0, 0]
     assert len(said) == 1
     assert os.strerror(error) in said[0]
@@ -298,8 +296,7 @@ def test_two_first_runs_at_once_and_a_third(folder):
     ready, go = os.pipe()
     children = [fork(lambda: os.read(ready, 1) and fresh()) for _ in range(2)]
     os.write(go, b"go")
-    codes = {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children}
-    assert codes <= {0, 1}
+    assert {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children} <= {0, 1}
     assert fresh() == 1
     assert not list(folder.rglob("*.tmp*"))
 

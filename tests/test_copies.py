@@ -54,8 +54,7 @@ def noise(n=40, times=4, seed=0):
     """Texts of random words and their random labels, each text several times."""
     rng = random.Random(seed)
     texts = [" ".join(rng.choices(WORDS, k=6)) + f" {i}" for i in range(n)]
-    labels = [rng.choice("xy") for _ in texts]
-    return texts * times, labels * times
+    return texts * times, [rng.choice("xy") for _ in texts] * times
 
 
 @pytest.mark.parametrize(
@@ -158,8 +157,7 @@ def test_folds_keep_copies_together(estimate):
     elif estimate == "columns":
         X = pd.DataFrame({"text": texts, "nr": range(len(texts))})
         model = SVC(On("text", Spectrum(2)), device="cpu")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", LeakageWarning)
+    with warnings.catch_warnings(action="error", category=LeakageWarning):
         result = cross_validate(model, X, y, **options)
         if estimate == "nested":
             search = tune(model, texts, labels, {"C": [1, 10]}, nested=3, **options)
@@ -287,8 +285,7 @@ def test_a_model_without_texts_and_a_tuned_one_know_them_too(tmp_path):
     assert all(text.encode() not in (tmp_path / "m").read_bytes() for text in texts)
     best = tune(SVC(Spectrum(3)), texts, labels, {"C": [1, 10]}, cv=3).best_model
     assert share_of_training(best, texts[:10]) == 1
-    of_iterator = SVC(Spectrum(3)).fit(iter(texts), labels)
-    assert share_of_training(of_iterator.model_, texts) == 1
+    assert share_of_training(SVC(Spectrum(3)).fit(iter(texts), labels).model_, texts) == 1
 
 
 def test_columns_are_compared_by_the_columns_of_the_kernel(tmp_path):

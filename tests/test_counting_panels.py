@@ -92,12 +92,11 @@ def test_memory_grows_with_a_panel_and_not_with_the_documents(each, monkeypatch)
         tracemalloc.stop()
 
 
-def test_small_matrices_of_long_texts_have_no_unary_code(monkeypatch):
+def test_small_matrices_of_long_texts_have_no_unary_code(monkeypatch, set_values):
     documents = encode(["ab" * 500_000, "ba" * 500_000])
     columns = Spectrum((1, 2), "intersection").rows(documents, devices.select("cpu"))
     expected = columns.gram()
-    monkeypatch.setattr(compiled, "NUMPY_SIZE", 10_000)
-    monkeypatch.setattr(compiled, "_by_numpy", 0)
+    set_values(compiled, NUMPY_SIZE=10_000, _by_numpy=0)
     monkeypatch.setattr(compiled.Compiled, "compilations", 1)  # as if functions were not in the cache
     tracemalloc.start()
     try:

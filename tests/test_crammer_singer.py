@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import crammer_singer as oracle
-from problems import ArrayRows, degenerate, gaussian, indefinite, solve_dual
+from problems import ArrayRows, degenerate, gaussian, gaussian_gram, indefinite, solve_dual
 from refusals import refuses
 from scipy.optimize import minimize
 from sklearn.datasets import load_svmlight_file
@@ -28,15 +28,6 @@ def vectors(data, name, n=None):
     points = points.toarray()[:n]
     points = points / 50 - 1 if points.max() > 1 else points
     return points, np.unique(labels[:n], return_inverse=True)[1]
-
-
-def gram_of(points, gamma):
-    """The Gaussian Gram."""
-    squares = (points**2).sum(1)
-    matrix = np.exp(-gamma * np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0))
-    matrix = ((matrix + matrix.T) / 2).astype(np.float32)
-    np.fill_diagonal(matrix, 1)
-    return matrix
 
 
 def classes(n, k, seed=0):
@@ -107,7 +98,7 @@ class CrammerSingerContract:
     )
     def test_equals_an_independent_qp_on_real_vectors(self, data, name, gamma, C):
         points, y = vectors(data, name, 120)
-        matrix = gram_of(points, gamma)
+        matrix = gaussian_gram(points, gamma)
         k = int(y.max()) + 1
         _, dual, primal = oracle(matrix, y, C, accuracy=1e-6)
         loose, tight = (self.solve(matrix, y, C, tol=tol) for tol in (1e-3, 1e-6))
@@ -164,8 +155,7 @@ class CrammerSingerContract:
         w = model.fit(points, y).coef_
         f = w @ points.T
         own = np.arange(5)[:, None] == y
-        slack = np.max(1 - own + f, axis=0) - np.sum(own * f, axis=0)
-        primal = 0.5 * np.sum(w**2) + C * np.sum(slack)
+        primal = 0.5 * np.sum(w**2) + C * np.sum(np.max(1 - own + f, axis=0) - np.sum(own * f, axis=0))
         solution = self.solve(matrix, y, C, tol=1e-6)
         judge(solution, matrix, y, 5, C, tol=1e-6)
         assert -solution.objective == pytest.approx(primal, rel=1e-6)

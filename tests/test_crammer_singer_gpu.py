@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from problems import ArrayRows, solve_dual
-from test_crammer_singer import CrammerSingerContract, classes, gram_of, judge, vectors
+from problems import ArrayRows, gaussian_gram, solve_dual
+from test_crammer_singer import CrammerSingerContract, classes, judge, vectors
 
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
@@ -45,7 +45,7 @@ class TestCrammerSingerOnAGpu(CrammerSingerContract):
     @pytest.mark.parametrize("name", ["letter.scale", "pendigits"])
     def test_equals_the_cpu_twin_on_real_vectors(self, data, name):
         points, y = vectors(data, name, 4000)
-        matrix, k = gram_of(points, 1.0), int(y.max()) + 1
+        matrix, k = gaussian_gram(points, 1.0), int(y.max()) + 1
         gpu = self.solve(matrix, y, 4.0, tol=1e-5)
         judge(gpu, matrix, y, k, 4.0, tol=1e-5)
         cpu = solve_dual(DenseGram(matrix), duals.crammer_singer(y, k, 4.0), tol=1e-5)

@@ -50,8 +50,7 @@ def written(folder, cores, backwards, names=tuple(COMMANDS), **environment):
     """What commands write in a new folder, from files that were made forwards or backwards."""
     corpus = read_corpus(sample("reviews"))
     texts = [" ".join(text.split()) for text in corpus.texts[:60]]
-    order = range(60)[:: -1 if backwards else 1]
-    for i in order:
+    for i in range(60)[:: -1 if backwards else 1]:
         place = folder / "texts" / corpus.labels[i]
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{i}.txt").write_text(texts[i], "utf-8")
@@ -89,8 +88,7 @@ def test_the_same_command_writes_the_same_bytes(both, name):
 
 def test_two_cores_write_it_too(both, tmp_path):
     threads = {"NUMBA_NUM_THREADS": "2", "OMP_NUM_THREADS": "2", "PYTHONHASHSEED": "random"}
-    found = written(tmp_path, 2, False, OF_TWO, **threads)
-    assert found == {name: both[0][name] for name in OF_TWO}
+    assert written(tmp_path, 2, False, OF_TWO, **threads) == {name: both[0][name] for name in OF_TWO}
 
 
 def test_the_way_to_train_is_chosen_whatever_cores_there_are(monkeypatch):

@@ -6,6 +6,7 @@ import types
 
 import numpy as np
 import pytest
+from refusals import raising
 
 from textsvm.cli.console import device_line
 from textsvm.errors import InputError
@@ -101,11 +102,8 @@ def test_cupy_that_cannot_be_imported(monkeypatch):
     ids=str,
 )
 def test_cause_and_remedy(monkeypatch, given, wish, expected):
-    def fail(index):
-        raise RuntimeError(failure)
-
-    failure = given.pop("failure", "")
-    pretend(monkeypatch, **given).cuda.Device = fail
+    failure = RuntimeError(given.pop("failure", ""))
+    pretend(monkeypatch, **given).cuda.Device = raising(failure)
     assert expected in refused(wish)
     if "count" not in given and wish != "cuda:all":
         chosen = device.select("auto")

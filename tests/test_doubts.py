@@ -59,8 +59,7 @@ def test_near_copies_of_other_labels_and_texts_that_resemble_nothing():
     texts += [texts[0], "ЖЩЫ ЪЭЮ"]
     labels += ["sea", "car"]
     found = doubts(SVC(Spectrum(2)), texts, labels, cv=5)
-    ids = [f"d{i}" for i in range(len(texts))]
-    listed = {each.index: each for each in found.ranked(ids)}
+    listed = {each.index: each for each in found.ranked([f"d{i}" for i in range(len(texts))])}
     assert "copy" in listed[90].kinds
     assert listed[90].other == 0
     assert listed[90].similarity > 0.999
@@ -165,8 +164,7 @@ def test_outliers_lie_far_below_the_others():
 
 def test_matrices_and_vectors_are_judged_like_texts():
     texts, labels = corpus(60)
-    prepared = prepare(SVC(Spectrum(3)).settings, texts)
-    matrix = prepared.gram.rows(np.arange(60))
+    matrix = prepare(SVC(Spectrum(3)).settings, texts).gram.rows(np.arange(60))
     assert np.allclose(
         doubts(SVC("precomputed"), matrix, labels).score,
         doubts(SVC(Spectrum(3)), texts, labels).score,
@@ -213,8 +211,7 @@ def test_the_command_lists_and_shows_them(table, tmp_path):
     assert shown.count("img") == 0
     assert shown.count("b") < 200
     assert shown.count("article") == len(rows)
-    again = run("doubts", table, *columns, "-o", tmp_path / "list.jsonl", "-q")
-    assert again.stdout == b""
+    assert run("doubts", table, *columns, "-o", tmp_path / "list.jsonl", "-q").stdout == b""
     assert (tmp_path / "list.jsonl").read_bytes() == done.stdout
 
 

@@ -79,8 +79,7 @@ def test_new_symbols_may_exceed_their_share_in_training_by_a_constant(model, new
 def test_new_symbols_may_exceed_their_share_in_training_by_a_factor(model, new, warned):
     """1.5 times 3.5 %, and 2 % more, are 7.25 %."""
     usual = f"{new}.0 % of the symbols never occurred in training (3.5 % of new texts in training)"
-    found = findings(model, ["z" * new + "a" * (100 - new)], {"symbols": 0.035})
-    assert found == [usual] * warned
+    assert findings(model, ["z" * new + "a" * (100 - new)], {"symbols": 0.035}) == [usual] * warned
 
 
 def test_a_summary_has_shares_and_texts_of_new_symbols_are_foreign(model):

@@ -92,8 +92,7 @@ def test_a_hundred_thousand_symbols():
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_one_distance_matrix_serves_a_grid_over_gamma(relative):
-    texts = TEXTS["mixed lengths"] + TEXTS["words"]
-    documents = encode(texts)
+    documents = encode(TEXTS["mixed lengths"] + TEXTS["words"])
     for gamma in (0.003, 0.7):
         kernel = EditDistance(gamma, relative)
         rows = kernel.rows(documents, select("cpu"))

@@ -157,8 +157,7 @@ def test_kernel_is_the_centred_product_of_mean_square_one(folder, encoder):
     train, test = topics(20)[0], topics(9, seed=5)[0]
     x, y = encoder(train).astype(float), encoder(test).astype(float)
     mean = x.mean(axis=0)
-    scale = np.square(x - mean).sum(axis=1).mean()
-    expected = (y - mean) @ (x - mean).T / scale
+    expected = (y - mean) @ (x - mean).T / np.square(x - mean).sum(axis=1).mean()
     np.testing.assert_allclose(Encoder(folder)(test, train), expected, rtol=1e-5, atol=1e-6)
     assert np.diag(Encoder(folder)(train)).mean() == pytest.approx(1, abs=1e-6)
 
@@ -200,8 +199,7 @@ def test_meaning_helps_where_words_differ(folder):
     train = [" ".join(FOOD[i : i + 2]) for i in range(4)] + [" ".join(ROAD[i : i + 2]) for i in range(4)]
     test, labels = FOOD[6:] + ROAD[6:], ["food"] * 4 + ["road"] * 4
     strings = SVC().fit(train, labels).predict(test) == labels
-    meaning = SVC(encoder=folder).fit(train, labels).predict(test) == labels
-    assert meaning.all()
+    assert (SVC(encoder=folder).fit(train, labels).predict(test) == labels).all()
     assert strings.mean() < 0.9
 
 
@@ -251,8 +249,7 @@ def test_weight_with_many_classes():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(600), 2)
     texts = ["".join(rng.choice([*"abcdefghijklmnopqrstuvwxyz"], 12)) for _ in labels]
-    vectors = np.repeat(np.eye(600), 2, axis=0)
-    sentence = weighed(texts, labels, vectors)
+    sentence = weighed(texts, labels, np.repeat(np.eye(600), 2, axis=0))
     assert re.search(r"weight 0\.\d+: .*, on 500 texts .*, with encoder 0.0%\)", sentence)
     uneven = np.r_[labels, np.zeros(2000, int), 600:700, np.repeat(np.arange(700, 720), 100)]
     for classes in (labels, uneven, np.repeat([0, 1, 2], [5000, 2, 1]), np.repeat(np.arange(3000), 2)):
@@ -289,8 +286,7 @@ def test_left_out_margins_are_those_of_regressions_without_the_text(n_classes):
 def test_a_static_encoder_is_in_the_model_file(tmp_path, bits, texts):
     place = static_folder(tmp_path / "gone")
     train, labels = topics(40)
-    kernel = 2 * Spectrum(2) + Encoder(str(place), bits=bits)
-    model = SVC(kernel).fit(train, labels)
+    model = SVC(2 * Spectrum(2) + Encoder(str(place), bits=bits)).fit(train, labels)
     save(model, tmp_path / "m", texts=texts)
     shutil.rmtree(place)
     loaded = load(tmp_path / "m")
@@ -305,8 +301,7 @@ def test_a_static_encoder_is_in_the_model_file(tmp_path, bits, texts):
 
 def test_8_bits_halve_the_rows_and_hardly_change_them(folder, encoder):
     rounded = encoder.rounded()
-    rows = rounded.arrays()["embeddings"]
-    assert rows.dtype == np.int8
+    assert rounded.arrays()["embeddings"].dtype == np.int8
     error = np.abs(rounded.embeddings - encoder.embeddings).max(axis=1)
     assert (error <= np.abs(encoder.embeddings).max(axis=1) / 127).all()
     assert rounded != encoder
@@ -315,8 +310,7 @@ def test_8_bits_halve_the_rows_and_hardly_change_them(folder, encoder):
 def test_values_are_means_of_weights_of_tokens(tmp_path, folder, encoder):
     """What exports compute."""
     train, labels = topics(40)
-    model = SVC(Encoder(folder)).fit(train, labels)
-    save(model, tmp_path / "m", texts=False)
+    save(SVC(Encoder(folder)).fit(train, labels), tmp_path / "m", texts=False)
     loaded = load(tmp_path / "m")
     tokens = loaded.support.weights.tokens
     names = tokens.names(np.arange(len(tokens.weights)))
@@ -371,8 +365,7 @@ def test_on_a_table_the_joined_text_is_encoded(tmp_path, folder):
     assert re.search(r"title with weight .*, n with weight 0, encoder with weight \d", model.chosen_)
     save(model, tmp_path / "m")
     assert (load(tmp_path / "m").decision_function(table) == model.decision_function(table)).all()
-    single = SVC(On("title", Encoder(folder))).fit(table, labels)
-    assert single.predict(table).tolist() == labels
+    assert SVC(On("title", Encoder(folder))).fit(table, labels).predict(table).tolist() == labels
 
 
 def test_calibration_folds_and_searches(folder):
@@ -385,13 +378,11 @@ def test_calibration_folds_and_searches(folder):
     assert cross_validate(SVC(encoder=folder), words, meanings, cv=3).pooled["accuracy"] > 0.9
     texts, labels = topics(60)
     for kernel in ("auto", "spectrum:3"):
-        result = cross_validate(SVC(kernel, encoder=folder), texts, labels, cv=3)
-        assert result.pooled["accuracy"] == 1
+        assert cross_validate(SVC(kernel, encoder=folder), texts, labels, cv=3).pooled["accuracy"] == 1
     search = tune(SVC(encoder=folder), texts, labels, {"kernel": [Spectrum(2), Spectrum(3)]}, cv=3)
     assert spell(search.best_params_["kernel"]) in [f"0.7 spectrum:{p} + 0.3 encoder:tiny" for p in (2, 3)]
     labels[4] = "road"
-    found = doubts(SVC(encoder=folder), texts, labels, cv=3)
-    assert found.order()[0] == 4
+    assert doubts(SVC(encoder=folder), texts, labels, cv=3).order()[0] == 4
 
 
 def test_threads_share_an_encoder(folder, encoder):
@@ -617,8 +608,7 @@ def test_files_of_the_digest(tmp_path, name, ignored):
 
 def test_empty_texts_have_the_vector_zero(folder, encoder):
     assert not encoder(["", " ", "\u200b"]).any()
-    model = SVC(encoder=folder).fit(*topics(20))
-    assert np.isfinite(model.decision_function(["", "\u2603"])).all()
+    assert np.isfinite(SVC(encoder=folder).fit(*topics(20)).decision_function(["", "\u2603"])).all()
     refuses("every document is empty", SVC(encoder=folder).fit, ["", " "], [0, 1])
 
 
@@ -665,8 +655,7 @@ def test_a_change_in_a_subfolder_is_noticed(tmp_path):
 def test_labelling_uses_the_encoder(folder):
     from textsvm.apps.label.learner import Learner
 
-    texts = FOOD[:6] + ROAD[:6]
-    learner = Learner(texts, ["food", "road"], encoder=folder)
+    learner = Learner(FOOD[:6] + ROAD[:6], ["food", "road"], encoder=folder)
     for i in (0, 1, 6, 7):
         learner.answer(i, "food" if i < 6 else "road")
     learner.refresh()
@@ -716,8 +705,7 @@ def test_labelling_goes_on_with_another_encoder_and_not_without(tmp_path):
 
     texts, labels = topics(40)
     (tmp_path / "texts.txt").write_text("\n".join(texts))
-    names = [str(i + 1) for i in range(40)]
-    corpus = Corpus(names, texts, None, [None] * 40, source="texts.txt")
+    corpus = Corpus([str(i + 1) for i in range(40)], texts, None, [None] * 40, source="texts.txt")
     place = tmp_path / "labels.jsonl"
     for seed in (0, 1):
         encoder = str(static_folder(tmp_path / "e", seed=seed))
@@ -902,8 +890,7 @@ def test_encoders_of_the_hub_keep_their_name(hub, sentences, tmp_path):
     kernel = as_encoder("owner/name")
     assert spell(kernel) == "encoder:owner/name"
     assert parse(spell(kernel)).encoder == "owner/name"
-    model = SVC("spectrum:2", encoder="owner/name").fit(*topics(20))
-    save(model, tmp_path / "m")
+    save(SVC("spectrum:2", encoder="owner/name").fit(*topics(20)), tmp_path / "m")
     shutil.rmtree(hub.snapshot)
     assert spell(load(tmp_path / "m").kernel) == "0.7 spectrum:2 + 0.3 encoder:owner/name"
     shutil.copytree(sentences, hub.snapshot)
@@ -919,8 +906,7 @@ def test_a_model_file_downloads_nothing(hub, sentences, tmp_path):
         save(model, tmp_path / "m")
         assert not any(hub.calls)
         hub.calls.clear()
-        loaded = load(tmp_path / "m")
-        assert (loaded.decision_function(texts) == model.decision_function(texts)).all()
+        assert (load(tmp_path / "m").decision_function(texts) == model.decision_function(texts)).all()
         assert set(hub.calls) == {True}
         hub.calls.clear()
     shutil.rmtree(hub.snapshot)

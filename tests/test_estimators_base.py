@@ -24,8 +24,7 @@ def test_settings_of_a_model_are_those_of_its_training():
     settings = svc.model_.record.settings
     assert (settings.kernel.p, settings.class_weight) == (2, {"spam": 2.0, "ham": 1.0})
     assert svc.settings.kernel.p == 3
-    again = train(settings, TEXTS, LABELS)
-    np.testing.assert_array_equal(again.decision_function(TEXTS), before)
+    np.testing.assert_array_equal(train(settings, TEXTS, LABELS).decision_function(TEXTS), before)
 
 
 def test_settings_of_a_calibrated_model_are_those_of_its_training():

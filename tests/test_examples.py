@@ -20,5 +20,4 @@ def test_the_example_of(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = PARSER.get_doctest(getattr(textsvm, name).__doc__ or "", {}, name, None, 0)
     assert any(name in example.source for example in found.examples), f"textsvm.{name} has no example"
-    outcome = doctest.DocTestRunner().run(found)
-    assert outcome.failed == 0, capsys.readouterr().out
+    assert doctest.DocTestRunner().run(found).failed == 0, capsys.readouterr().out

@@ -256,8 +256,7 @@ def test_nothing_to_explain():
     model = SVC(Spectrum(3), device="cpu").fit(TEXTS, LABELS)
     assert explain(model, []) == []
     refuses("put it in a list", explain, model, "text")
-    given = SVC("precomputed", device="cpu").fit(np.eye(10), LABELS)
-    refuses("no texts", explain, given, ["a"])
+    refuses("no texts", explain, SVC("precomputed", device="cpu").fit(np.eye(10), LABELS), ["a"])
 
 
 @given(st.text("ab \n", max_size=300), st.integers(1, 70))
@@ -270,8 +269,7 @@ def test_pieces_cover_a_text_once(text, most):
 
 @pytest.mark.parametrize("kernel", [Spectrum((2, 5)), Sum([Spectrum((2, 5)), Spectrum((2, 4), "log")])])
 def test_overlapping_substrings_are_merged_and_their_contributions_summed(kernel):
-    model = SVC(kernel).fit(TEXTS, ["spam"] * 5 + ["ham"] * 5)
-    [found] = explain(model, ["pills!"], substrings=1000)
+    [found] = explain(SVC(kernel).fit(TEXTS, ["spam"] * 5 + ["ham"] * 5), ["pills!"], substrings=1000)
     exact = {each.text: each.contribution for each in found.substrings}
     whole = max(found.merged, key=lambda each: len(each.text))
     assert whole.text == "pills"

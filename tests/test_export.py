@@ -269,8 +269,7 @@ def test_labels_of_bytes_are_decoded():
 
 @needs_gcc
 def test_saved_without_texts(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         textsvm.save(fitted("default"), tmp_path / "model", texts=False)
     decides_as_python("c", textsvm.load(tmp_path / "model"), HOSTILE + PLAIN, tmp_path)
 
@@ -324,8 +323,7 @@ def test_words_of_any_script(tokens, text, seed):
 @needs_node
 @pytest.mark.parametrize("tokens", ["words", "runs"])
 def test_words_of_any_script_in_javascript(tokens, tmp_path):
-    model = of_words(tokens)[0]
-    decides_as_python("javascript", model, [a + b for a, b in pairwise(SEEDS)], tmp_path)
+    decides_as_python("javascript", of_words(tokens)[0], [a + b for a, b in pairwise(SEEDS)], tmp_path)
 
 
 PARTS = [b"a", b"\xc3", b"\xa9", b"\xe2\x82", b"\xf0\x9f", b"\xed\xa0\x80", b"\xff", b"\x80", b" "]
@@ -356,5 +354,4 @@ def test_too_long_and_damaged():
 @pytest.mark.parametrize("name", ["chnsenti", "dsl15", "lingspam", "langdet17"])
 def test_panel(name, form, tmp_path):
     labels, texts = panel_rows(name, "train", 1000)
-    model = SVC().fit(texts, labels)
-    decides_as_python(form, model, panel_rows(name, "test", 500)[1], tmp_path)
+    decides_as_python(form, SVC().fit(texts, labels), panel_rows(name, "test", 500)[1], tmp_path)

@@ -197,8 +197,7 @@ def test_the_version_of_the_file(model):
 @needs_gcc
 @pytest.mark.parametrize("unigram", [False, True])
 def test_damaged_tokenizers_with_a_right_checksum(unigram):
-    plain = unigram_model("words")[1] if unigram else random_model()[1]
-    words = np.frombuffer(pack(plain), np.uint32)
+    words = np.frombuffer(pack(unigram_model("words")[1] if unigram else random_model()[1]), np.uint32)
     view = 2 * int(words[11])
     tokenizer = 2 * int(words[view + 3])
     rng, errors = np.random.default_rng(0), []
@@ -243,8 +242,7 @@ def test_tokenizers_that_cannot_be_exported(parts, message, tmp_path):
         added = {**state["added_tokens"][0], "content": parts["added"], "special": False}
         state["added_tokens"].append(added | {"id": state["model"]["vocab"][parts["added"]]})
     (folder / "tokenizer.json").write_text(json.dumps(state))
-    model = textsvm.SVC(Encoder(str(folder))).fit(*topics(20))
-    refuses(message, plain_model, model)
+    refuses(message, plain_model, textsvm.SVC(Encoder(str(folder))).fit(*topics(20)))
 
 
 def test_encoders_that_cannot_be_exported(tmp_path):

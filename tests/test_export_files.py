@@ -199,8 +199,7 @@ int main(int n, char **names) {
 def test_command(tmp_path):
     textsvm.save(fitted("default"), tmp_path / "model")
     arguments = ["export", str(tmp_path / "model"), "--to", "js", "-o", str(tmp_path / "js")]
-    done = works(*arguments)
-    assert "js" in done.stdout.decode()
+    assert "js" in works(*arguments).stdout.decode()
     again = run(*arguments)
     assert again.returncode == 2
     assert again.stderr.count(b"force") == 1

@@ -75,8 +75,7 @@ def test_probabilities_at_a_bound_of_rejection(bounds):
 
 def test_operators():
     """Only the tokeniser is outside the standard."""
-    model = onnx.load_from_string(exporter.onnx_of(plain_model(fitted("default"))))
-    nodes = list(model.graph.node)
+    nodes = list(onnx.load_from_string(exporter.onnx_of(plain_model(fitted("default")))).graph.node)
     for node in nodes:
         nodes += [each for attribute in node.attribute for each in attribute.g.node]
     assert {node.op_type for node in nodes if node.domain == "com.microsoft"} == {"Tokenizer"}
@@ -111,8 +110,7 @@ def test_names_of_inputs_differ_from_outputs():
     model = SVC(On("label", Spectrum(2)) + On("v1", Spectrum(2))).fit(
         table, ["abc"[i % 3] for i in range(48)]
     )
-    inputs = OnnxModel(model).session.get_inputs()
-    assert [value.name for value in inputs] == ["text_label", "text_v1"]
+    assert [value.name for value in OnnxModel(model).session.get_inputs()] == ["text_label", "text_v1"]
 
 
 @pytest.fixture(scope="module")

@@ -91,8 +91,7 @@ def test_promises_a_warning_only_where_the_page_has_one(tmp_path):
         (Spectrum(4), {}, False),
     ):
         model = SVC(kernel, **CPU).fit([f"{text} or not" for text in TEXTS], LABELS)
-        trained = model.model_.with_record(info={"drift": drift})
-        export(trained, tmp_path / "page.html", force=True)
+        export(model.model_.with_record(info={"drift": drift}), tmp_path / "page.html", force=True)
         assert (warning in (tmp_path / "page.html").read_text("utf-8")) == warns
 
 
@@ -132,8 +131,7 @@ def example_of(path):
 
 def test_an_example_is_made_of_the_heaviest_words(tmp_path):
     """Not of a training text."""
-    path = made(SVC(**CPU), LABELS, tmp_path)
-    [example] = example_of(path)
+    [example] = example_of(made(SVC(**CPU), LABELS, tmp_path))
     assert set(example.split()) & {"cash", "prize", "win", "free"}
     assert example not in TEXTS
     with pytest.raises(InputError, match="a title is for pages, not for the format bin"):

@@ -309,16 +309,14 @@ def opened(words: bytes, max_symbols: int) -> tuple[int, int, int]:
 @needs_gcc
 def test_too_many_symbols():
     assert opened(content(), (1 << 28) + 1) == (BAD_ARGUMENT, BAD_ARGUMENT, 0)
-    patterns = packed(BoundedGap(4)).tobytes()
-    assert opened(patterns, 1 << 28) == (NO_MEMORY, NO_MEMORY, 0)
+    assert opened(packed(BoundedGap(4)).tobytes(), 1 << 28) == (NO_MEMORY, NO_MEMORY, 0)
 
 
 @needs_gcc
 def test_tasks():
     text = PLAIN[0]
     for task, name in enumerate(("default", "several labels", "numbers", "one class")):
-        model = fitted(name)
-        exported = CModel(pack(plain_model(model)))
+        exported = CModel(pack(plain_model(fitted(name))))
         assert library().textsvm_task(exported.handle) == task
         assert exported.n_decisions == (3, 3, 1, 1)[task]
         number = exported.predict(exported.decide(text))

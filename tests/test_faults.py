@@ -9,6 +9,7 @@ from pathlib import Path
 import killed
 import pytest
 from command import fails, run, works
+from refusals import raising
 
 from textsvm import cli
 from textsvm.cli import console
@@ -131,8 +132,7 @@ def test_notes_that_nobody_can_be_told_stop_no_work(model, tmp_path):
 def test_closed_streams_are_none_of_our_files(model, tmp_path):
     """What is opened first would get the number of a closed stream, and prints with it."""
     command = f'"{sys.executable}" -m textsvm evaluate "{model}" "{sample("reviews")}" --report r.html'
-    done = subprocess.run(f"{command} <&- >&- 2>&-", shell=True, cwd=tmp_path)
-    assert done.returncode == 0
+    assert subprocess.run(f"{command} <&- >&- 2>&-", shell=True, cwd=tmp_path).returncode == 0
     assert (tmp_path / "r.html").read_bytes().startswith(b"<!doctype html>")
 
 
@@ -163,10 +163,7 @@ def test_a_folder_that_refuses_files_from_root_is_told_before_the_work():
 
 def test_a_search_whose_model_cannot_be_written_is_kept(tmp_path, monkeypatch, capsys):
     """A disk that is full in the end costs no hours: the table of settings goes when the model is there."""
-
-    def full(*_):
-        raise InputError("cannot write m: No space left on device; nothing was changed")
-
+    full = raising(InputError("cannot write m: No space left on device; nothing was changed"))
     command = f"textsvm tune {sample('questions')} --p 2 -C 1 --folds 2 -o {tmp_path / 'm'}"
     monkeypatch.setattr("sys.argv", command.split())
     with monkeypatch.context() as patch:

@@ -145,8 +145,7 @@ def test_a_bound_on_passes_is_kept_and_told():
 def test_descent_alone_reaches_the_tolerance(noise, monkeypatch):
     monkeypatch.setattr(feature_machines, "Face", None)  # calling it would raise
     texts, y = corpus(400, n_classes=2, noise=noise)
-    problem = Classification(np.arange(400), y, 2, 1.0, np.ones(400), "ovr")
-    judge(*solved(problem, texts), 1.0)
+    judge(*solved(Classification(np.arange(400), y, 2, 1.0, np.ones(400), "ovr"), texts), 1.0)
 
 
 @pytest.mark.parametrize("alone", [0, 1 << 30])

@@ -33,8 +33,7 @@ from textsvm.text.documents import encode
     more=st.integers(0, 3),
 )
 def test_every_pmer_is_counted_and_found_again(texts, p, more):
-    documents = encode(texts)
-    found, counts = count(documents, p, p + more)
+    found, counts = count(encode(texts), p, p + more)
     expected = [Counter() for _ in texts]
     for row, text in zip(expected, texts, strict=True):
         for q in range(p, p + more + 1):

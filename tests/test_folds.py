@@ -59,8 +59,7 @@ def test_a_class_of_few_documents_is_tested_in_some_folds_and_trained_on_in_all(
 
 
 def test_classes_of_one_document_are_never_tested():
-    codes = [0] * 10 + [1] * 10 + [2, 3]
-    folds, message = told(make_folds, 5, target(codes))
+    folds, message = told(make_folds, 5, target([0] * 10 + [1] * 10 + [2, 3]))
     never = "are trained on in every fold and never tested"
     assert message == f"classes of a single document ('c', 'd') {never}"
     assert all({20, 21} <= set(train.tolist()) for train, _ in folds)
@@ -84,8 +83,7 @@ def test_folds_become_fewer_only_where_no_class_has_enough():
 
 def test_folds_that_need_no_warning_are_what_they_were():
     codes = np.array([0] * 30 + [1] * 12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         folds = make_folds(5, target(codes), random_state=3)
     splits = StratifiedKFold(5, shuffle=True, random_state=3).split(codes, codes)
     for (train, test), (expected_train, expected_test) in zip(folds, splits, strict=True):

@@ -136,8 +136,7 @@ def test_sparse_vectors_of_any_number_of_columns(models, name, width, tmp_path):
     path = rewritten(models, name, tmp_path / "m.textsvm", {"n_features_in": width})
     same = csr_array(models.SPARSE)
     wide = csr_array((same.data, same.indices.astype(np.int64), same.indptr), shape=(6, width))
-    before = textsvm.load(models.SEEDS / f"{name}.textsvm")
-    expected = before.decision_function(same)
+    expected = textsvm.load(models.SEEDS / f"{name}.textsvm").decision_function(same)
     np.testing.assert_allclose(textsvm.load(path).decision_function(wide), expected, atol=1e-6)
 
 
@@ -219,12 +218,11 @@ def run(seed):
 
 
 @pytest.mark.slow
-def test_the_harness_sees_what_cases_do(tmp_path, monkeypatch, capsys):
+def test_the_harness_sees_what_cases_do(tmp_path, monkeypatch, set_values, capsys):
     (tmp_path / "fuzz").mkdir()
     (tmp_path / "fuzz" / "bad_ones.py").write_text(BAD)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(fuzz, "ONCE", 2.0)
-    monkeypatch.setattr(fuzz, "MOST_BYTES", 1 << 26)
+    set_values(fuzz, ONCE=2.0, MOST_BYTES=1 << 26)
     counts = fuzz.attack(fuzz._Task("bad_ones", str(tmp_path), True), range(20), 600)
     assert (counts.cases, counts.findings, counts.crashes, counts.hangs) == (20, 2, 1, 1)
     said = capsys.readouterr().out

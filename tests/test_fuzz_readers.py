@@ -107,11 +107,9 @@ def test_names_in_errors_and_notes_are_shown_only(tmp_path):
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    said = run("corpus", tmp_path / "a.tar").stderr.decode()
-    assert not DRIVES.search(said.replace("\n", ""))
+    assert not DRIVES.search(run("corpus", tmp_path / "a.tar").stderr.decode().replace("\n", ""))
     (tmp_path / "t.csv").write_text(f'"{HOSTILE[:-2]}",b\n1,2\n')
-    message = fails("corpus", tmp_path / "t.csv", "--text", "none")
-    assert not DRIVES.search(message)
+    assert not DRIVES.search(fails("corpus", tmp_path / "t.csv", "--text", "none"))
     with pytest.raises(InputError, match="no column 'none'") as error:
         read_corpus(tmp_path / "t.csv", text="none")
     assert str(error.value).isprintable()
@@ -254,8 +252,7 @@ SLOW = {
 
 
 def test_a_mark_before_the_magic_of_parquet_makes_it_text(monkeypatch):
-    given = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfPAR1,text\na,b\n"))
-    monkeypatch.setattr("sys.stdin", given)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfPAR1,text\na,b\n")))
     [corpus] = incoming_documents(["-"], text="text", failed=pytest.fail)
     assert corpus.texts == ["b"]
 
@@ -322,8 +319,7 @@ class Asked(io.RawIOBase):
 
 def test_standard_input_is_read_in_pieces():
     stream = Asked(b"ham\tone\nspam\ttwo\n" * 100_000)
-    found = read_stream(stream, "standard input")
-    assert found.files[0].size == 1_700_000
+    assert read_stream(stream, "standard input").files[0].size == 1_700_000
     assert stream.most <= 1 << 20  # a buffered stream reserves so much, and the bound is 2 GB
     with pytest.raises(InputError, match="more than 1,000,000 bytes"):
         read_stream(Asked(b"a" * 2_000_000), "standard input", max_bytes=1_000_000)
@@ -350,8 +346,7 @@ def packed(name, data):
 def test_a_bomb_is_refused_and_a_corpus_is_not(name, write, tight):
     path = write(name, packed(name, b"ham\tone\nspam\ttwo\n" * 40_000))
     for read in (read_corpus, stream_corpus, read_documents):
-        with pytest.raises(InputError, match="unpacks to more than 200 times its"):
-            list(getattr(read(path), "texts", None) or read(path))
+        refuses("unpacks to more than 200 times its", list, getattr(read(path), "texts", None) or read(path))
     path.write_bytes(packed(name, b"".join(b"ham\tone %d\n" % i for i in range(40_000))))
     assert read_corpus(path).texts
 

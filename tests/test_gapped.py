@@ -82,8 +82,7 @@ def test_any_texts_agree_with_the_oracle(data, weight, normalised, canonical):
 def test_a_sequence_is_its_reverse_complement():
     texts = [t for t in dna(25) if len(t) > 4][:20]
     turned = [t[::-1].translate(str.maketrans("acgt", "tgca")) for t in texts]
-    rows = GappedKmers(5, 2, True).rows(encode(texts + turned), CPU)
-    gram = rows.gram()
+    gram = GappedKmers(5, 2, True).rows(encode(texts + turned), CPU).gram()
     np.testing.assert_allclose(gram[:20, 20:], gram[:20, :20], rtol=1e-6)
     alone = GappedKmers(5, 2).rows(encode(texts + turned), CPU).gram()
     assert np.abs(alone[:20, 20:] - alone[:20, :20]).max() > 0.1
@@ -196,7 +195,7 @@ def test_accuracy_on_binding_sites(data):
 
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("canonical", [False, True])
-def test_lists_add_up_what_columns_do(weight, canonical, monkeypatch):
+def test_lists_add_up_what_columns_do(weight, canonical, monkeypatch, set_values):
     documents = encode([*dna(150, letters="acgtn"), "", "ac", "a" * 300, "ca" * 60])
     kernel = GappedKmers(6, 2, canonical, weight, normalised=False)
     expected = []
@@ -206,8 +205,7 @@ def test_lists_add_up_what_columns_do(weight, canonical, monkeypatch):
         )
         expected.append(kernel.rows(documents, CPU).gram())
     np.testing.assert_allclose(expected[1], expected[0], rtol=1e-7 if weight == "log" else 0)
-    monkeypatch.setattr(gapped_rows, "TABLE", 0)
-    monkeypatch.setattr(gapped_rows, "GROUP_BYTES", 0)
+    set_values(gapped_rows, TABLE=0, GROUP_BYTES=0)
     np.testing.assert_array_equal(kernel.rows(documents, CPU).gram(), expected[1])
 
 
@@ -219,7 +217,5 @@ def test_rows_on_demand_have_the_values_of_the_matrix(normalised):
 
 
 def test_many_symbols_are_counted_not_looked_up():
-    texts = ["".join(map(chr, range(0x4E00, 0x4E00 + 400)))] * 3
-    documents, coef = encode(texts), np.ones((1, 3))
-    values = GappedKmers(2, 1).predictor(documents, coef, CPU).values(documents)
-    np.testing.assert_allclose(values, 3)
+    documents, coef = encode(["".join(map(chr, range(0x4E00, 0x4E00 + 400)))] * 3), np.ones((1, 3))
+    np.testing.assert_allclose(GappedKmers(2, 1).predictor(documents, coef, CPU).values(documents), 3)

@@ -180,8 +180,7 @@ def test_of_a_costly_kernel_no_row_is_computed_before_it_is_needed(monkeypatch):
     compute, asked = kernel_rows.rows, []
     monkeypatch.setattr(kernel_rows, "rows", lambda indices: asked.append(len(indices)) or compute(indices))
     gram = CachedGram(kernel_rows, needed_bytes(40, 32))
-    solution = solve_dual(gram, svc(np.where(rng.random(40) < 0.5, 1.0, -1.0), 10.0))
-    assert solution.converged
+    assert solve_dual(gram, svc(np.where(rng.random(40) < 0.5, 1.0, -1.0), 10.0)).converged
     assert len(asked) > 20
     assert max(asked) <= 2
 

@@ -326,8 +326,7 @@ def test_byte_budgets_hold(tmp_path, tier):
     store = tmp_path / "store" if tier == "disk" else ""
     arguments = [sys.executable, "-c", BUDGET, tier, str(memory), str(store), str(n)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True, env=os.environ)
-    peak = int(done.stdout)
-    assert memory / 2 < peak <= 1.05 * memory + 2000 * n
+    assert memory / 2 < int(done.stdout) <= 1.05 * memory + 2000 * n
     if store:
         used = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         assert 4 * n * n < used <= 4 * n * n + 12 * n + 4096

@@ -12,17 +12,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from textsvm import (
-    SVC,
-    CalibratedSVC,
-    InputError,
-    MultilabelSVC,
-    OneClassSVM,
-    Spectrum,
-    cross_validate,
-    doubts,
-    tune,
-)
+import textsvm
 from textsvm.choice import choose
 from textsvm.errors import RareClassWarning
 from textsvm.evaluation import drift, estimate, judge
@@ -37,7 +27,7 @@ from textsvm.training import train as training
 from textsvm.training.folds import make_folds
 from textsvm.training.targets import Target
 
-CHARACTERS = Spectrum((1, 4), "log", idf=True)
+CHARACTERS = textsvm.Spectrum((1, 4), "log", idf=True)
 
 
 def recorded(monkeypatch, module, name):
@@ -66,15 +56,17 @@ def test_every_estimate_of_the_estimators_is_for_new_groups(grouped, monkeypatch
     def honest(accuracy):
         return accuracy < 0.75 if grouped else accuracy > 0.85
 
-    assert honest(CalibratedSVC(SVC(CHARACTERS)).fit(texts, labels, groups=groups).held_out_accuracy_)
-    model = SVC(time_budget=1.0).fit(texts, labels, groups=groups)
+    assert honest(
+        textsvm.CalibratedSVC(textsvm.SVC(CHARACTERS)).fit(texts, labels, groups=groups).held_out_accuracy_
+    )
+    model = textsvm.SVC(time_budget=1.0).fit(texts, labels, groups=groups)
     assert honest(model.model_.record.held_out_accuracy)
     assert ("each group is in one fold" in model.chosen_) == grouped
     for kernel in (CHARACTERS, "auto"):
-        found = cross_validate(SVC(kernel), texts, labels, groups=groups, cv=4)
+        found = textsvm.cross_validate(textsvm.SVC(kernel), texts, labels, groups=groups, cv=4)
         assert honest(found.pooled["accuracy"])
         assert apart(names, found.folds) == grouped
-    found = tune(SVC(CHARACTERS), texts, labels, {"C": [1, 10]}, groups=groups, nested=3)
+    found = textsvm.tune(textsvm.SVC(CHARACTERS), texts, labels, {"C": [1, 10]}, groups=groups, nested=3)
     assert honest(found.best_score)
     assert honest(found.nested.mean["accuracy"])
     folds = []
@@ -83,7 +75,7 @@ def test_every_estimate_of_the_estimators_is_for_new_groups(grouped, monkeypatch
         "solve_folds",
         lambda *given, real=doubts_module.solve_folds: folds.extend(given[3]) or real(*given),
     )
-    found = doubts(SVC(CHARACTERS), texts, labels, groups=groups)
+    found = textsvm.doubts(textsvm.SVC(CHARACTERS), texts, labels, groups=groups)
     assert apart(names, folds) == grouped
     assert honest(np.mean(found.suggested == np.array(labels)))
 
@@ -92,9 +84,9 @@ def test_every_estimate_of_the_estimators_is_for_new_groups(grouped, monkeypatch
 def test_offsets_and_thresholds_come_from_folds_of_groups(kernel, monkeypatch):
     texts, labels, names = markers(12, 4)
     tasks = recorded(monkeypatch, training, "train_and_test")
-    SVC(kernel, scoring="f1_macro").fit(texts, labels, groups=names)
+    textsvm.SVC(kernel, scoring="f1_macro").fit(texts, labels, groups=names)
     if kernel is CHARACTERS:
-        MultilabelSVC(kernel).fit(texts, [(label,) for label in labels], groups=names)
+        textsvm.MultilabelSVC(kernel).fit(texts, [(label,) for label in labels], groups=names)
     for task in tasks:
         # A training of all, without a test, may be beside the folds.
         assert apart(names, [fold for fold in task.folds if len(fold[1])])
@@ -111,9 +103,9 @@ def test_machines_of_folds_choose_by_groups(monkeypatch):
 
     monkeypatch.setattr(cross_validation, "train_here", train_here)
     monkeypatch.setattr("textsvm.selection.search.train_here", train_here)
-    found = cross_validate(SVC(), texts, labels, groups=names, cv=3)
-    cross_validation.learning_curve(SVC(), texts, labels, found, groups=names)
-    tune(SVC(), texts, labels, {"kernel": [CHARACTERS, "auto"]}, groups=names, cv=2)
+    found = textsvm.cross_validate(textsvm.SVC(), texts, labels, groups=names, cv=3)
+    cross_validation.learning_curve(textsvm.SVC(), texts, labels, found, groups=names)
+    textsvm.tune(textsvm.SVC(), texts, labels, {"kernel": [CHARACTERS, "auto"]}, groups=names, cv=2)
     assert len(seen) >= 3 + 12 + 2
     number = dict(zip(texts, np.unique(names, return_inverse=True)[1], strict=True))
     for given, groups in seen:
@@ -126,7 +118,7 @@ def test_the_scale_of_probabilities_is_that_of_new_groups():
     X, y = np.array(texts, object), np.array(labels)
     sure = []
     for groups in (np.array(names)[~new], None):
-        model = SVC(time_budget=1.0).fit(list(X[~new]), y[~new], groups=groups)
+        model = textsvm.SVC(time_budget=1.0).fit(list(X[~new]), y[~new], groups=groups)
         sure.append(model.predict_proba(list(X[new])).max(axis=1).mean())
     assert sure[0] < 0.52 < 0.55 < sure[1]
 
@@ -153,21 +145,19 @@ def corpus_of(texts, labels, groups):
 
 def test_a_sample_that_judges_a_large_corpus_is_of_new_groups(monkeypatch):
     texts, labels, names = markers(40, 5)
-    model = SVC(CHARACTERS).fit(texts, labels)
+    model = textsvm.SVC(CHARACTERS).fit(texts, labels)
     monkeypatch.setattr(estimate, "MOST", 10)
     judged = []
     for groups in (names, None):
         corpus = corpus_of(texts, labels, groups)
         found = estimate.estimate_quality(model.settings, model.model_, corpus, with_folds=True)[0]
-        truth = np.array(labels)[found.indices]
-        judged.append(np.mean(found.predicted == truth))
+        judged.append(np.mean(found.predicted == np.array(labels)[found.indices]))
         assert len(found.indices) > 20
         train, test, *_ = drift.decide_sample(
             model.settings, model.model_, lambda rows: [texts[i] for i in rows], labels,
             None if groups is None else estimate.groups_of(corpus),
         )  # fmt: skip
-        both = {names[i] for i in train} & {names[i] for i in test}
-        assert bool(both) == (groups is None)
+        assert bool({names[i] for i in train} & {names[i] for i in test}) == (groups is None)
     assert judged[0] < 0.75 < 0.95 < judged[1]
     shares = [
         drift.record(model.model_, len(texts), lambda rows: [texts[i] for i in rows], None, groups)[
@@ -185,7 +175,7 @@ def test_a_sample_tests_each_class_with_two_groups(n_groups):
     random = np.random.default_rng(3)
     labels, names = zip(*[pair for pair in pairs for _ in range(8)], strict=True)
     texts = [" ".join([*random.choice(COMMON, 9), label]) for label in labels]
-    model = SVC(CHARACTERS).fit(texts, labels)
+    model = textsvm.SVC(CHARACTERS).fit(texts, labels)
     groups = np.unique(names, return_inverse=True)[1]
     train, test, *_ = drift.decide_sample(
         model.settings, model.model_, lambda rows: [texts[i] for i in rows], list(labels), groups
@@ -211,7 +201,7 @@ def test_a_group_may_have_several_classes_and_a_class_a_single_group():
         folds = make_folds(3, Target(codes, np.array(["a", "b", "c"]), groups=groups))
     assert apart(groups, folds)
     assert not np.isin([8, 9], np.concatenate([test for _, test in folds])).any()
-    with pytest.raises(InputError, match="class b has documents in one group only"):
+    with pytest.raises(textsvm.InputError, match="class b has documents in one group only"):
         make_folds(
             3, Target(np.array([0, 0, 0, 1, 1]), np.array(["a", "b"]), groups=np.array([0, 1, 2, 3, 3]))
         )
@@ -233,13 +223,13 @@ def test_models_with_classes_of_one_group(kernel):
         "author2/book0" if label == "author2" else name for label, name in zip(labels, names, strict=True)
     ]
     with pytest.warns(RareClassWarning, match="never tested"):
-        model = CalibratedSVC(SVC(kernel)).fit(texts, labels, groups=lone)
+        model = textsvm.CalibratedSVC(textsvm.SVC(kernel)).fit(texts, labels, groups=lone)
     assert np.isfinite(model.predict_proba(texts)).all()
-    model = SVC(kernel, time_budget=1.0).fit(texts, labels, groups=lone)
+    model = textsvm.SVC(kernel, time_budget=1.0).fit(texts, labels, groups=lone)
     if kernel == "auto":
         assert 0.3 < model.model_.record.held_out_accuracy <= 1
         assert model.predict_proba(texts).shape == (60, 3)
-    alone = SVC(kernel, time_budget=1.0).fit(texts, labels, groups=labels)
+    alone = textsvm.SVC(kernel, time_budget=1.0).fit(texts, labels, groups=labels)
     assert alone.model_.record.held_out_accuracy is None
 
 
@@ -260,16 +250,16 @@ def test_pipelines_and_searches_of_scikit_learn_pass_groups(monkeypatch):
         lambda *given, real=training.train: seen.append(given[-1]) or real(*given),
     )
     with sklearn.config_context(enable_metadata_routing=True):
-        model = make_pipeline(FunctionTransformer(list), SVC(CHARACTERS).set_fit_request(groups=True))
+        model = make_pipeline(FunctionTransformer(list), textsvm.SVC(CHARACTERS).set_fit_request(groups=True))
         sklearn.model_selection.cross_validate(
             model, np.array(texts, object), labels, cv=GroupKFold(3), params={"groups": names}
         )
     assert [len(set(groups)) for groups in seen] == [8, 8, 8]
     seen.clear()
-    assert make_pipeline(SVC(CHARACTERS)).fit(texts, labels, svc__groups=names)
+    assert make_pipeline(textsvm.SVC(CHARACTERS)).fit(texts, labels, svc__groups=names)
     assert seen == [names]
-    with pytest.raises(InputError, match="there are 48 documents and groups of shape"):
-        SVC(CHARACTERS).fit(texts, labels, groups=names[1:])
+    with pytest.raises(textsvm.InputError, match="there are 48 documents and groups of shape"):
+        textsvm.SVC(CHARACTERS).fit(texts, labels, groups=names[1:])
 
 
 def test_at_most_the_promised_share_of_new_groups_is_rejected():
@@ -278,11 +268,13 @@ def test_at_most_the_promised_share_of_new_groups_is_rejected():
         texts, labels, names = (np.array(values, object) for values in novels(4, 10, 6, seed))
         new = np.array([name.endswith(("book8", "book9")) for name in names])
         old = {"X": list(texts[~new]), "y": labels[~new].tolist()}
-        model = CalibratedSVC(SVC(CHARACTERS)).fit(**old, groups=names[~new].tolist())
+        model = textsvm.CalibratedSVC(textsvm.SVC(CHARACTERS)).fit(**old, groups=names[~new].tolist())
         fresh, codes = list(texts[new]), np.searchsorted(model.classes_, labels[new])
         rejected.append(np.mean(~model.predict_known(fresh, 0.05)))
         covered.append(np.mean(model.predict_set(fresh, 0.9)[np.arange(len(codes)), codes]))
-        without.append(np.mean(~CalibratedSVC(SVC(CHARACTERS)).fit(**old).predict_known(fresh, 0.05)))
+        without.append(
+            np.mean(~textsvm.CalibratedSVC(textsvm.SVC(CHARACTERS)).fit(**old).predict_known(fresh, 0.05))
+        )
     error = 2 * np.std(rejected) / np.sqrt(len(rejected))
     assert np.mean(rejected) <= 0.05 + error
     assert error < 0.05
@@ -295,7 +287,7 @@ def test_one_class_machines_of_an_update_leave_out_whole_groups(monkeypatch):
     # The new texts are of two groups each, so that a fold tests pieces of groups.
     names = [*names[:12], *(name for k in range(12) for name in [f"new{k % 2}"])]
     seen = []
-    machine = OneClassSVM(CHARACTERS)
+    machine = textsvm.OneClassSVM(CHARACTERS)
     model = machine.fit(texts[:12]).model_
     monkeypatch.setattr(
         training,
@@ -340,8 +332,7 @@ def test_train_says_how_good_the_model_is_on_new_groups(options, tmp_path):
     said, _ = last_line(*corpus, *options, *model, "--groups", "book")
     assert float(said.split()[0]) <= 75  # 4 groups are tested if folds are not
     assert "of new groups, held out of training" in said
-    shown = json.loads(run("model", tmp_path / "a.textsvm", "--json").stdout)
-    assert shown["info"]["groups"] == "book"
+    assert json.loads(run("model", tmp_path / "a.textsvm", "--json").stdout)["info"]["groups"] == "book"
     assert b"groups" in run("model", tmp_path / "a.textsvm").stdout
 
 

@@ -69,8 +69,7 @@ def test_without_corpora_there_is_a_sentence(which, tmp_path):
 
 def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setenv("TEXTSVM_COMMIT", "abc")
-    rows = BenchmarkReport(tmp_path / "r", "Title", "command")
-    rows.row("one", lambda: {"seconds": 1.0})
+    BenchmarkReport(tmp_path / "r", "Title", "command").row("one", lambda: {"seconds": 1.0})
     again = BenchmarkReport(tmp_path / "r", "Title", "command")
     assert again.row("one", lambda: {"seconds": 2.0})["seconds"] == 1.0
     assert BenchmarkReport(tmp_path / "r", "Title", "another command").rows == {}

@@ -137,9 +137,8 @@ def test_nothing_drives_a_terminal(command, place, terminal, monkeypatch):
     assert max(map(len, said.splitlines()), default=0) <= 310
 
 
-def test_what_drives_a_terminal_would_be_seen(place, terminal, monkeypatch):
+def test_what_drives_a_terminal_would_be_seen(place, terminal, monkeypatch, set_values):
     monkeypatch.chdir(place)
-    monkeypatch.setattr(console, "printable", str)
-    monkeypatch.setattr(console, "one_line", str)
+    set_values(console, printable=str, one_line=str)
     for command in ("corpus t.jsonl", "corpus f", "model c"):
         assert DRIVES.search("".join(terminal(*command.split())[1:]))

@@ -82,11 +82,10 @@ def assert_close(values, expected):
     np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12 * max(1, np.abs(expected).max()))
 
 
-def test_a_mapped_file_needs_no_free_memory_of_its_size(indexed, path, monkeypatch):
+def test_a_mapped_file_needs_no_free_memory_of_its_size(indexed, path, set_values):
     """Other files are read, and refused before if they do not fit."""
     textsvm.save(SVC(KERNELS[0]).fit(TEXTS, LABELS), path)
-    monkeypatch.setattr(devices, "SMALL", 0)
-    monkeypatch.setattr(devices, "free_memory", lambda device: path.stat().st_size)
+    set_values(devices, SMALL=0, free_memory=lambda device: path.stat().st_size)
     assert len(load(path).predict(NEW)) == len(NEW)
     plain = path.with_name("plain.textsvm")
     content = read_content(path)
@@ -195,8 +194,7 @@ def test_the_memory_of_a_first_prediction_is_what_train_says(tmp_path, n, symbol
     done = [
         subprocess.run(command, input=texts[0], capture_output=True, text=True, check=True) for _ in range(2)
     ]
-    took = int(done[1].stdout) << 10
-    assert told["prediction"]["bytes"] == pytest.approx(took, rel=0.3)
+    assert told["prediction"]["bytes"] == pytest.approx(int(done[1].stdout) << 10, rel=0.3)
 
 
 @settings(max_examples=60, deadline=None)
@@ -219,8 +217,7 @@ def test_values_are_those_of_kernel_rows(columns, others, lengths, weight, idf, 
         index = PmerIndex.of(kernel, documents)
         index = PmerIndex.restore(kernel, index.state(), documents)
         values = index.predictor(coef, cpu).values(read)
-    expected = kernel.predictor(documents, coef, cpu).values(read)
-    assert_close(values, expected)
+    assert_close(values, kernel.predictor(documents, coef, cpu).values(read))
 
 
 @pytest.mark.parametrize("kernel", KERNELS[:8], ids=str)
@@ -237,8 +234,7 @@ def test_compiled_values_have_the_bits_of_numpy(kernel, monkeypatch):
     for numpy in (True, False):
         monkeypatch.setattr(module, "use_numpy", lambda _, numpy=numpy: numpy)
         values.append(predictor.values(read))
-        alone = [predictor.values(read.take([i]))[0] for i in range(len(NEW))]
-        assert (values[-1] == alone).all()
+        assert (values[-1] == [predictor.values(read.take([i]))[0] for i in range(len(NEW))]).all()
     assert (values[0] == values[1]).all()
 
 

@@ -346,8 +346,7 @@ def test_search_reports_recall():
 
 def test_labels_per_point():
     curve = [(n, 1 - 2 * n**-0.5) for n in (50, 100, 200, 400)]
-    goal = 2 * 400**-0.5 - 0.01
-    assert labels_per_point(curve) == pytest.approx((2 / goal) ** 2 - 400, rel=1e-6)
+    assert labels_per_point(curve) == pytest.approx((2 / (2 * 400**-0.5 - 0.01)) ** 2 - 400, rel=1e-6)
     assert labels_per_point([(50, 0.5), (100, 0.5), (200, 0.5)]) is None
     assert labels_per_point(curve[:2]) is None
 
@@ -515,8 +514,7 @@ def test_before_a_relevant_text_the_search_does_not_look_for_others(multilabel):
     texts, labels = corpus(60)
     texts = [f"{text} {text}" for text in texts]
     learner = Learner(texts, ["a", "b"], relevant="fruit", random_share=0, multilabel=multilabel)
-    cars = [i for i, label in enumerate(labels) if label == "car"]
-    for n, i in enumerate(cars[:-8]):
+    for n, i in enumerate([i for i, label in enumerate(labels) if label == "car"][:-8]):
         learner.answer(i, ["ab"[n % 2]] if multilabel else "ab"[n % 2])
     learner.refresh()
     assert labels[learner.next().index] == "fruit"
@@ -580,9 +578,8 @@ def letters(texts: list[str]) -> np.ndarray:
     return np.array([[text.count(letter) for letter in "aeghlmnprw"] for text in texts], np.float32)
 
 
-def test_vectors_may_become_more_during_a_training(monkeypatch):
-    monkeypatch.setattr(rows, "BATCH", 16)
-    monkeypatch.setattr(rows, "SECONDS", 0)
+def test_vectors_may_become_more_during_a_training(monkeypatch, set_values):
+    set_values(rows, BATCH=16, SECONDS=0)
     texts, labels = corpus(60)
     learner, of_pool = Learner(texts, encoder=letters), rows.Scorer.of_pool
 
@@ -599,9 +596,8 @@ def test_vectors_may_become_more_during_a_training(monkeypatch):
     assert learner.next() is not None
 
 
-def test_two_threads_lose_no_vectors(monkeypatch):
-    monkeypatch.setattr(rows, "BATCH", 8)
-    monkeypatch.setattr(rows, "SECONDS", 0.2)
+def test_two_threads_lose_no_vectors(set_values):
+    set_values(rows, BATCH=8, SECONDS=0.2)
     started, main = Event(), current_thread()
 
     def encode(texts):
@@ -669,11 +665,10 @@ def test_the_curve_of_a_search_ends_at_the_estimate_of_accuracy():
     assert progress.curve[-1] == (50, progress.accuracy)
 
 
-def test_rows_do_not_depend_on_groups(monkeypatch):
+def test_rows_do_not_depend_on_groups(set_values):
     texts = corpus(60)[0]
     whole = Pool(texts, np.arange(60))
-    monkeypatch.setattr(rows, "BATCH", 4)
-    monkeypatch.setattr(rows, "GROUP", 3)
+    set_values(rows, BATCH=4, GROUP=3)
     pool = Pool(texts, np.arange(60))
     assert (pool.rows != whole.rows).nnz == 0
     weights = rows.ColumnWeights.of(whole.rows[[3, 50]], np.eye(2))

@@ -236,8 +236,7 @@ def test_all_keys_several_labels_and_the_list(tmp_path, visit):
 
 def test_toggles_and_names_of_labels(tmp_path, visit):
     (tmp_path / "texts.txt").write_text("".join(f"{9000 * letter}\n" for letter in "abcdefgh"), "utf-8")
-    labels = "constructor,cat,dog"
-    arguments = *LINES, "--multilabel", "--labels", labels
+    arguments = *LINES, "--multilabel", "--labels", "constructor,cat,dog"
     with serving(*arguments, cwd=tmp_path) as (address, _):
         page = visit(address)
         for kind in ("cat", "dog"):
@@ -280,8 +279,7 @@ def test_near_copies_and_a_key_to_separate_them(tmp_path, visit):
             press(page, "2")
         press(page, "1")
         assert "Near-copies with it: 1." in page.locator("#note").inner_text()
-        labels = labels_in(tmp_path / "l.jsonl")
-        assert list(labels.values()).count("spam") == 2
+        assert list(labels_in(tmp_path / "l.jsonl").values()).count("spam") == 2
         press(page, "c")
         assert list(labels_in(tmp_path / "l.jsonl").values()).count("spam") == 1
 

@@ -22,7 +22,7 @@ import pytest
 from command import run, works
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refuses
+from refusals import raising, refuses
 
 from textsvm import InputError
 from textsvm.apps.label import files
@@ -286,24 +286,19 @@ def eventually(condition):
 
 
 def test_labelling_goes_on_if_learning_fails(session, monkeypatch):
-    def failing(*arguments):
-        raise InputError("probabilities need texts of two classes")
-
-    monkeypatch.setattr(InOrder, "refresh", failing)
+    error = InputError("probabilities need texts of two classes")
+    monkeypatch.setattr(InOrder, "refresh", raising(error))
     session.answer(0, 0, "spam")
-    eventually(lambda: session.overview()["problem"] == "probabilities need texts of two classes")
+    eventually(lambda: session.overview()["problem"] == str(error))
     monkeypatch.setattr(InOrder, "refresh", lambda self: None)
     session.answer(1, 0, "ham")
     eventually(lambda: session.overview()["problem"] is None)
 
 
-def test_a_new_start_is_not_refused_if_learning_fails(session, monkeypatch, capsys):
-    def failing(*arguments):
-        raise ZeroDivisionError("division by zero")
-
+def test_a_new_start_is_not_refused_if_learning_fails(session, set_values, capsys):
+    failing = raising(ZeroDivisionError("division by zero"))
     session.answer(0, 0, "spam")
-    monkeypatch.setattr(InOrder, "restore", failing)
-    monkeypatch.setattr(InOrder, "next", failing)
+    set_values(InOrder, restore=failing, next=failing)
     again, _ = reopened(session)
     shown = again.next()
     assert (shown["text"]["index"], shown["state"]["problem"]) == (1, "division by zero")
@@ -352,8 +347,7 @@ def state_of(path):
 
 
 def test_what_a_full_disk_left_is_removed_before_the_next_answer(session, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+    full = raising(OSError(28, "No space left on device"))
 
     class Full:
         """A file that cannot be synchronised, nor cut."""
@@ -489,9 +483,7 @@ def test_a_full_disk_keeps_both_files_whole(session, monkeypatch):
 
 
 def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monkeypatch):
-    def full(path):
-        raise OSError(28, "No space left on device")
-
+    full = raising(OSError(28, "No space left on device"))
     session.answer(1, 0, "ham")
     with monkeypatch.context() as patch:
         patch.setattr("textsvm.apps.label.files.replacing", full)
@@ -578,8 +570,7 @@ def labelled_with_none(folder):
     session = Session(corpus, journal, Learner(texts, sorted(words), multilabel=True))
     for index, labels in enumerate(given):
         session.answer(index, journal.revisions[corpus.ids[index], None], labels)
-    lines = session.close()
-    assert lines[0].startswith("40 labelled texts")
+    assert session.close()[0].startswith("40 labelled texts")
     return path, dict(zip(corpus.ids, given, strict=True))
 
 
@@ -607,8 +598,7 @@ def test_search_and_long_texts(session):
         assert word in snippet
         assert len(snippet) <= 92
     assert session.search("", 0) == {"entries": [], "next": None}
-    many = corpus_of(["win " + "x" * SHOWN] * 100)
-    session.corpus = many
+    session.corpus = corpus_of(["win " + "x" * SHOWN] * 100)
     first = session.search("win", 0)
     assert (len(first["entries"]), first["next"]) == (30, 30)
     view = session.show(50)["text"]
@@ -668,8 +658,7 @@ def test_round_trip(suffix, several, write):
 def test_round_trip_of_several_labels_that_are_a_formula_together(labels, write):
     """The apostrophe stands before a cell, which may be a formula although no label is."""
     path = write("file.csv", FORMATS[".csv"]([LabelledText("id 0", "win cash", labels)]))
-    texts = files.with_restored(read_labelled(path, label_separator=";"))
-    assert texts[-1].label == labels
+    assert files.with_restored(read_labelled(path, label_separator=";"))[-1].label == labels
 
 
 def test_label_studio_with_other_fields_and_several_controls(tmp_path):
@@ -681,8 +670,7 @@ def test_label_studio_with_other_fields_and_several_controls(tmp_path):
         return [(each.id, each.text, each.label) for each in read_labelled(path, **options)]
 
     assert read({"id": "a1", "body": "hello"}, "x") == [("a1", "hello", "x!")]
-    several = {"id": "a1", "url": "http://a", "body": "hello"}
-    assert read(several, "x") == [("a1", "hello", "x!")]
+    assert read({"id": "a1", "url": "http://a", "body": "hello"}, "x") == [("a1", "hello", "x!")]
     unusual = {"id": "a1", "url": "http://a", "words": "hello"}
     refuses(r"--text.* url, words", read, unusual, "x")
     assert read(unusual, "x", text="words") == [("a1", "hello", "x!")]
@@ -811,8 +799,7 @@ def test_page_and_actions(page):
     assert not re.search(r"(src|href)=", shown.body.decode().partition("<script>")[0])
     assert shown.headers["content-security-policy"].startswith("frame-ancestors 'none'")
     assert shown.headers["referrer-policy"] == "no-referrer"
-    first = json.loads(request(page).body)
-    assert first["text"]["id"] == "t0"
+    assert json.loads(request(page).body)["text"]["id"] == "t0"
     body = json.dumps({"index": 0, "seen": 0, "label": "spam"}).encode()
     assert json.loads(request(page, path="answer", body=body).body)["copies"] == 1
     again = request(page, path="answer", body=body)
@@ -874,8 +861,7 @@ def test_any_number_is_answered(page, number):
 
 
 def test_a_tunnel_with_another_port_is_accepted(page):
-    headers = {"host": "localhost:9999", "origin": "http://localhost:9999"}
-    assert request(page, **headers).status == 200
+    assert request(page, **{"host": "localhost:9999", "origin": "http://localhost:9999"}).status == 200
 
 
 @pytest.mark.parametrize(
@@ -887,10 +873,7 @@ def test_a_tunnel_with_another_port_is_accepted(page):
     ],
 )
 def test_what_fails_while_a_label_is_kept_is_said(page, error, said, monkeypatch, capsys):
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr("textsvm.apps.label.app._parsed", fail)
+    monkeypatch.setattr("textsvm.apps.label.app._parsed", raising(error))
     answer = request(page)
     assert (answer.status, json.loads(answer.body)) == (500, {"error": said})
     assert ("ValueError: odd" in capsys.readouterr().err) == isinstance(error, ValueError)

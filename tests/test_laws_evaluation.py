@@ -238,8 +238,7 @@ def test_classifiers_in_a_comparison_are_tuned_on_folds_that_keep_groups_togethe
 
     train = np.arange(36)
     compare(texts, ["food", "ride"] * 24, [(train, np.arange(36, 48))], {"own": make}, groups=groups)
-    folds = made[-1][-1].cv
-    for train_part, test in folds:
+    for train_part, test in made[-1][-1].cv:
         assert not {groups[i] for i in train_part} & {groups[i] for i in test}
 
 
@@ -279,8 +278,7 @@ def test_seconds_of_a_comparison_are_those_of_their_work_and_choices_are_counted
 def test_numbers_have_the_statistics_of_scikit_learn_and_scipy_wherever_they_lie(
     seed, n, place, spread, ties
 ):
-    rng = np.random.default_rng(seed)
-    truth, predicted = rng.normal(size=(2, n)) * spread
+    truth, predicted = np.random.default_rng(seed).normal(size=(2, n)) * spread
     predicted = predicted + truth
     if ties:
         truth, predicted = np.round(truth / spread) * spread, np.round(predicted / spread) * spread

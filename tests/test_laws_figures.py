@@ -22,18 +22,7 @@ from test_laws_cli import MESSAGES, table
 from test_laws_estimators import ESTIMATORS, data, values
 from test_verification import library
 
-from textsvm import (
-    SVC,
-    Spectrum,
-    SpectrumFeatures,
-    class_map,
-    cross_validate,
-    doubts,
-    read_corpus,
-    save,
-    tune,
-    verify,
-)
+import textsvm
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.report import filter_report
 from textsvm.readers.statistics import describe
@@ -68,8 +57,8 @@ def test_cross_validation(positive, corpus, tmp_path):
     options = [corpus, *READ, *FAST, "--folds", "3", "--seed", "5", "--positive", positive]
     page, rows = tmp_path / "r.html", tmp_path / "p.jsonl"
     values = report("cv", *options, "--report", page, "--predictions", rows)
-    machine = SVC(Spectrum(3), device="cpu")
-    result = cross_validate(machine, TEXTS, LABELS, cv=3, random_state=5, positive=positive)
+    machine = textsvm.SVC(textsvm.Spectrum(3), device="cpu")
+    result = textsvm.cross_validate(machine, TEXTS, LABELS, cv=3, random_state=5, positive=positive)
     own = result.as_dict()
     assert [fold["metrics"] for fold in values["folds"]] == [fold["metrics"] for fold in own["folds"]]
     assert [(x["n_train"], x["n_test"]) for x in values["folds"]] == [
@@ -124,7 +113,7 @@ def test_comparison(corpus, tmp_path):
     page = tmp_path / "r.html"
     values = report("compare", corpus, *READ, *FAST, "--cv", "3", "--report", page)
     shown, html = lines("compare", corpus, *READ, *FAST, "--cv", "3"), page.read_text("utf-8")
-    machine = cross_validate(SVC(Spectrum(3), device="cpu"), TEXTS, LABELS, cv=3)
+    machine = textsvm.cross_validate(textsvm.SVC(textsvm.Spectrum(3), device="cpu"), TEXTS, LABELS, cv=3)
     ours = next(row for row in values["classifiers"] if row["is_textsvm"])
     assert ours["accuracy"] == machine.pooled["accuracy"]
     assert ours["macro_f1"] == pytest.approx(machine.pooled["macro_f1"])
@@ -149,8 +138,10 @@ def test_tuning(positive, corpus):
     settings = "--kernel spectrum --p 2,3 -C 0.01,1 --folds 3 --metric macro_f1 --positive"
     options = [corpus, *READ, *settings.split(), positive]
     values, shown = report("tune", *options), lines("tune", *options)
-    grid = [{"kernel": [Spectrum(2), Spectrum(3)], "C": [0.01, 1]}]
-    result = tune(SVC(device="cpu"), TEXTS, LABELS, grid, cv=3, metric="macro_f1", positive=positive)
+    grid = [{"kernel": [textsvm.Spectrum(2), textsvm.Spectrum(3)], "C": [0.01, 1]}]
+    result = textsvm.tune(
+        textsvm.SVC(device="cpu"), TEXTS, LABELS, grid, cv=3, metric="macro_f1", positive=positive
+    )
     assert len(values["table"]) == 4
     assert "4 settings by mean macro F1 over 3 folds of 90 documents" in shown
     means = [
@@ -211,7 +202,7 @@ def test_doubtful_labels(corpus, tmp_path):
             "doubts", path, *READ, "--id", "id", *FAST, "--at-least", least, "--report", page, "--force"
         )
         rows = [json.loads(line) for line in done.stdout.decode().splitlines()]
-        result = doubts(SVC(Spectrum(3), device="cpu"), TEXTS, given)
+        result = textsvm.doubts(textsvm.SVC(textsvm.Spectrum(3), device="cpu"), TEXTS, given)
         listed = result.ranked([row["id"] for row in ROWS], least)
         assert [row["id"] for row in rows] == [ROWS[doubt.index]["id"] for doubt in listed]
         for row, doubt in zip(rows, listed, strict=True):
@@ -239,7 +230,7 @@ def test_verified_authors(tmp_path):
     (tmp_path / "d.txt").write_text(writers[1](9, 600))
     arguments = ["verify", tmp_path / "authors", tmp_path / "d.txt"]
     [facts], shown = report(*arguments)["texts"], lines(*arguments)
-    result = verify(texts, labels, writers[1](9, 600))
+    result = textsvm.verify(texts, labels, writers[1](9, 600))
     own = result.as_dict()
     assert facts["scores"] == pytest.approx(own["scores"])
     assert facts["verdicts"] == own["verdicts"]
@@ -287,8 +278,7 @@ def test_a_second_process_predicts_the_same_bits(tmp_path):
     expected = {}
     for number, (name, (model, kind)) in enumerate(ESTIMATORS.items()):
         texts, targets, new = data(kind)
-        fitted = clone(model).fit(texts, targets)
-        save(fitted, tmp_path / f"{number}.textsvm")
+        textsvm.save(clone(model).fit(texts, targets), tmp_path / f"{number}.textsvm")
         expected[str(number)] = (name, values(load(tmp_path / f"{number}.textsvm"), new).tolist(), new)
     (tmp_path / "texts.json").write_text(json.dumps({key: new for key, (_, _, new) in expected.items()}))
     code = """
@@ -342,7 +332,7 @@ def test_a_cross_validation_of_pieces_judges_texts_by_the_positive_class(positiv
 
 def test_statistics_of_a_corpus(corpus):
     values, shown = report("corpus", corpus, *READ), lines("corpus", corpus, *READ)
-    own = describe(read_corpus(corpus, text="text", label="label"))
+    own = describe(textsvm.read_corpus(corpus, text="text", label="label"))
     assert {**values, "seconds": 0, "source": ""} == {**to_json(own), "seconds": 0, "source": ""}
     sizes, lengths = [len(text) for text in TEXTS], values["lengths"]
     assert (values["n"], values["labels"]) == (90, Counter(LABELS))
@@ -365,8 +355,8 @@ def test_a_map(corpus, tmp_path):
     page = tmp_path / "map.html"
     values = report("map", corpus, *READ, *FAST, "-o", page)
     shown = lines("map", corpus, *READ, *FAST, "-o", page)
-    rows = SpectrumFeatures(3).fit_transform(TEXTS)
-    mapped = class_map(np.asarray((rows @ rows.T).todense(), np.float64), LABELS).as_dict()
+    rows = textsvm.SpectrumFeatures(3).fit_transform(TEXTS)
+    mapped = textsvm.class_map(np.asarray((rows @ rows.T).todense(), np.float64), LABELS).as_dict()
     assert values["rows"] == 90
     assert "documents 90" in shown
     for name in ("classes", "label"):

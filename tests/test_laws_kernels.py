@@ -12,8 +12,7 @@ from textsvm.kernels.shared.counting import pmer_texts, rank
 def test_ranks_of_keys_are_numpys_whatever_the_bound(seed, n, bits):
     """Keys and positions fit into one word only where the bound is small enough."""
     rng = np.random.default_rng(seed)
-    drawn = rng.integers(0, 2**64, min(n, 50 + n // 2), np.uint64) >> np.uint64(64 - bits)
-    keys = rng.choice(drawn, n)
+    keys = rng.choice(rng.integers(0, 2**64, min(n, 50 + n // 2), np.uint64) >> np.uint64(64 - bits), n)
     expected, places = np.unique(keys, return_inverse=True)
     distinct, ranks = rank(keys.copy(), 1 << bits)
     assert np.array_equal(distinct, expected)

@@ -9,6 +9,7 @@ import pytest
 from command import run
 from mails import mail, taught_store
 from malformed_mails import CLEAN, front
+from refusals import refuses
 from test_mail_categories import of
 
 from textsvm.apps.mail import categories, client
@@ -20,7 +21,6 @@ from textsvm.apps.mail.lessons import MAX_KEPT
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.apps.mail.report import out_of_fold
-from textsvm.errors import InputError
 from textsvm.readers.mail_header import repaired
 
 
@@ -29,7 +29,7 @@ def digest(data):
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_categories_are_trained_on_every_lesson_once_and_on_the_newest_of_the_rest(tmp_path, monkeypatch):
+def test_categories_are_trained_on_every_lesson_once_and_on_the_newest_of_the_rest(tmp_path, set_values):
     trained = {}
 
     def weights(name, lessons):
@@ -37,8 +37,7 @@ def test_categories_are_trained_on_every_lesson_once_and_on_the_newest_of_the_re
         return computed(name, lessons)
 
     computed = categories._weights
-    monkeypatch.setattr(categories, "_weights", weights)
-    monkeypatch.setattr(categories, "REST", 6)
+    set_values(categories, _weights=weights, REST=6)
     with Filter(taught_store(tmp_path / "store", 8)) as opened:
         own = [of("newsletter", i) for i in range(4)]
         opened.learn_all(own, "newsletter")
@@ -200,8 +199,7 @@ def test_as_many_categories_are_learnt_as_are_allowed(tmp_path, monkeypatch):
         opened.learn(of("orders", 0), NONE)
         for name in ("newsletter", "orders"):
             assert opened.learn(of(name, 1), name)
-        with pytest.raises(InputError, match="at most 2 categories"):
-            opened.learn(of("orders", 2), "invoices")
+        refuses("at most 2 categories", opened.learn, of("orders", 2), "invoices")
         assert opened.counts() == {"spam": 0, "ham": 0, NONE: 1, "newsletter": 1, "orders": 1}
 
 

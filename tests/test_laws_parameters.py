@@ -12,33 +12,9 @@ import pytest
 from test_laws_training import imbalanced
 
 import textsvm
-from textsvm import (
-    SVC,
-    SVR,
-    BoundedGap,
-    CalibratedSVC,
-    EditDistance,
-    GappedKmers,
-    GapWeighted,
-    Gaussian,
-    Gkm,
-    Mismatch,
-    MultilabelSVC,
-    OneClassSVM,
-    OnlineSVC,
-    Polynomial,
-    Sigmoid,
-    Spectrum,
-    SpectrumFeatures,
-    cross_validate,
-    doubts,
-    evaluate,
-    explain,
-    tune,
-)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-KERNEL = Spectrum((1, 3))
+KERNEL = textsvm.Spectrum((1, 3))
 TEXTS, Y = imbalanced(seed=1)
 LABELS = np.array(["a", "b", "c"])[Y]
 MIXED = [text.upper() if i % 3 else text.replace(" ", ", ") for i, text in enumerate(TEXTS)]
@@ -50,48 +26,47 @@ CPU = {"device": "cpu"}
 
 def decided(model, X=MIXED, y=LABELS):
     """Decision values on the training texts."""
-    fitted = model.fit(X) if isinstance(model, OneClassSVM) else model.fit(X, y)
+    fitted = model.fit(X) if isinstance(model, textsvm.OneClassSVM) else model.fit(X, y)
     return np.asarray(getattr(fitted, "decision_function", fitted.predict)(X), float)
 
 
 def svc(**parameters):
     worse = "scoring" in parameters  # of texts whose classes are told worse
-    common = {"kernel": Spectrum(3) if worse else KERNEL, "C": 0.3}
-    return decided(SVC(**{**common, **CPU, **parameters}), TEXTS if worse else MIXED)
+    common = {"kernel": textsvm.Spectrum(3) if worse else KERNEL, "C": 0.3}
+    return decided(textsvm.SVC(**{**common, **CPU, **parameters}), TEXTS if worse else MIXED)
 
 
 def svr(**parameters):
-    return decided(SVR(**{"kernel": KERNEL, **CPU, **parameters}), MIXED, NUMBERS)
+    return decided(textsvm.SVR(**{"kernel": KERNEL, **CPU, **parameters}), MIXED, NUMBERS)
 
 
 def labels(**parameters):
-    model = MultilabelSVC(**{"kernel": KERNEL, **CPU, **parameters})
+    model = textsvm.MultilabelSVC(**{"kernel": KERNEL, **CPU, **parameters})
     fitted = model.fit(MIXED, [[label, "x"] if i % 3 else [label] for i, label in enumerate(LABELS)])
     return np.append(fitted.decision_function(MIXED), fitted.thresholds_)
 
 
 def one_class(**parameters):
-    return decided(OneClassSVM(**{"kernel": KERNEL, **CPU, **parameters}))
+    return decided(textsvm.OneClassSVM(**{"kernel": KERNEL, **CPU, **parameters}))
 
 
 def calibrated(**parameters):
-    parameters = {"estimator": SVC(KERNEL, C=0.3, **CPU), "cv": 3} | parameters
-    fitted = CalibratedSVC(**parameters).fit(TEXTS, LABELS)
+    parameters = {"estimator": textsvm.SVC(KERNEL, C=0.3, **CPU), "cv": 3} | parameters
+    fitted = textsvm.CalibratedSVC(**parameters).fit(TEXTS, LABELS)
     return [fitted.predict_proba(TEXTS).tolist(), [str(label) for label in fitted.predict(TEXTS)]]
 
 
 def online(**parameters):
-    return decided(OnlineSVC(**parameters), TEXTS * 3, [*LABELS] * 3)
+    return decided(textsvm.OnlineSVC(**parameters), TEXTS * 3, [*LABELS] * 3)
 
 
 def features(**parameters):
-    return SpectrumFeatures(**{"p": 2, **CPU, **parameters}).fit_transform(MIXED).toarray()
+    return textsvm.SpectrumFeatures(**{"p": 2, **CPU, **parameters}).fit_transform(MIXED).toarray()
 
 
 def gram(kernel, X=MIXED[:12], y=LABELS):
     """The kernel matrix of some examples; labels for odds."""
-    fitted = SVC(kernel, **CPU).fit(X, y[: len(X)])
-    return fitted.decision_function(X)
+    return textsvm.SVC(kernel, **CPU).fit(X, y[: len(X)]).decision_function(X)
 
 
 def kernel_of(kind, X=MIXED[:12], **common):
@@ -99,27 +74,29 @@ def kernel_of(kind, X=MIXED[:12], **common):
 
 
 def validated(**parameters):
-    found = cross_validate(
-        **{"model": SVC(KERNEL, C=0.3, **CPU), "X": TEXTS, "y": LABELS, "cv": 3, **parameters}
+    found = textsvm.cross_validate(
+        **{"model": textsvm.SVC(KERNEL, C=0.3, **CPU), "X": TEXTS, "y": LABELS, "cv": 3, **parameters}
     )
     return json.dumps([found.table, found.predictions.tolist()], default=str)
 
 
 def tuned(**parameters):
-    common = {"model": SVC(KERNEL, **CPU), "X": TEXTS, "y": LABELS, "grid": {"C": [0.01, 1]}, "cv": 3}
-    found = tune(**common | parameters)
+    common = {"model": textsvm.SVC(KERNEL, **CPU), "X": TEXTS, "y": LABELS, "grid": {"C": [0.01, 1]}, "cv": 3}
+    found = textsvm.tune(**common | parameters)
     table = [{name: value for name, value in row.items() if name != "seconds"} for row in found.table]
     return json.dumps([table, str(found.nested), found.metric], default=str)
 
 
 def doubted(**parameters):
-    found = doubts(**{"model": SVC(KERNEL, **CPU), "texts": TEXTS, "labels": LABELS, "cv": 3, **parameters})
+    found = textsvm.doubts(
+        **{"model": textsvm.SVC(KERNEL, **CPU), "texts": TEXTS, "labels": LABELS, "cv": 3, **parameters}
+    )
     return str(vars(found))
 
 
 def explained(**parameters):
-    common = {"model": SVC(KERNEL, **CPU).fit(TEXTS, LABELS == "a"), "texts": TEXTS[:2]}
-    return str(list(explain(**common | parameters)))
+    common = {"model": textsvm.SVC(KERNEL, **CPU).fit(TEXTS, LABELS == "a"), "texts": TEXTS[:2]}
+    return str(list(textsvm.explain(**common | parameters)))
 
 
 def evaluated(**parameters):
@@ -131,7 +108,7 @@ def evaluated(**parameters):
         "decision": np.linspace(-1, 1, 20),
         "classes": ["1", "2"],
     }
-    return str(evaluate(**common | parameters).metrics)
+    return str(textsvm.evaluate(**common | parameters).metrics)
 
 
 FOLDS = [(np.arange(0, 60), np.arange(60, 90)), (np.arange(30, 90), np.arange(30))]
@@ -143,7 +120,7 @@ MACHINE = {
     "tol": (0.5, 1e-5),
 }
 ON_FOLDS = {
-    "model": (SVC(Spectrum(2), **CPU), SVC(Spectrum(4), **CPU)),
+    "model": (textsvm.SVC(textsvm.Spectrum(2), **CPU), textsvm.SVC(textsvm.Spectrum(4), **CPU)),
     "X": (TEXTS, MIXED),
     "y": (LABELS, LABELS[::-1]),
     "cv": (3, FOLDS),
@@ -160,7 +137,7 @@ ROWS = {
         svc,
         MACHINE
         | {
-            "kernel": (Spectrum(2), Spectrum(4)),
+            "kernel": (textsvm.Spectrum(2), textsvm.Spectrum(4)),
             "C": (0.01, 1.0),
             "multiclass": ("ovr", "ovo"),
             "class_weight": (None, "balanced"),
@@ -173,7 +150,7 @@ ROWS = {
         svr,
         MACHINE
         | {
-            "kernel": (Spectrum(2), Spectrum(4)),
+            "kernel": (textsvm.Spectrum(2), textsvm.Spectrum(4)),
             "C": (0.01, 1.0),
             "epsilon": (0.01, 1.0),
             "max_iter": (1, 10**6),
@@ -183,7 +160,7 @@ ROWS = {
         labels,
         MACHINE
         | {
-            "kernel": (Spectrum(2), Spectrum(4)),
+            "kernel": (textsvm.Spectrum(2), textsvm.Spectrum(4)),
             "C": (0.01, 1.0),
             "thresholds": ("cv", "zero"),
             "cv": (2, 4),
@@ -193,12 +170,13 @@ ROWS = {
     ),
     "OneClassSVM": (
         one_class,
-        MACHINE | {"kernel": (Spectrum(2), Spectrum(4)), "nu": (0.1, 0.8), "max_iter": (1, 10**6)},
+        MACHINE
+        | {"kernel": (textsvm.Spectrum(2), textsvm.Spectrum(4)), "nu": (0.1, 0.8), "max_iter": (1, 10**6)},
     ),
     "CalibratedSVC": (
         calibrated,
         {
-            "estimator": (SVC(KERNEL, C=0.1, **CPU), SVC(KERNEL, C=1, **CPU)),
+            "estimator": (textsvm.SVC(KERNEL, C=0.1, **CPU), textsvm.SVC(KERNEL, C=1, **CPU)),
             "method": ("sigmoid", "isotonic"),
             "cv": (2, 4),
             "reject": (None, 0.9),
@@ -220,7 +198,7 @@ ROWS = {
         },
     ),
     "Spectrum": (
-        kernel_of(Spectrum, p=(1, 3)),
+        kernel_of(textsvm.Spectrum, p=(1, 3)),
         TEXT
         | {
             "p": (2, 4),
@@ -230,13 +208,16 @@ ROWS = {
             "shared": (False, True),
         },
     ),
-    "BoundedGap": (kernel_of(BoundedGap, p=2), TEXT | {"p": (2, 3), "decay": (0.2, 0.8), "span": (3, 5)}),
+    "BoundedGap": (
+        kernel_of(textsvm.BoundedGap, p=2),
+        TEXT | {"p": (2, 3), "decay": (0.2, 0.8), "span": (3, 5)},
+    ),
     "GapWeighted": (
-        kernel_of(GapWeighted, p=2),
+        kernel_of(textsvm.GapWeighted, p=2),
         TEXT | {"p": (2, 3), "decay": (0.2, 0.8), "weights": (None, [1.0, 5.0])},
     ),
     "EditDistance": (
-        kernel_of(EditDistance),
+        kernel_of(textsvm.EditDistance),
         {
             "gamma": (0.1, 2.0),
             "relative": (True, False),
@@ -245,23 +226,23 @@ ROWS = {
         },
     ),
     "GappedKmers": (
-        kernel_of(GappedKmers, g=4, m=1),
+        kernel_of(textsvm.GappedKmers, g=4, m=1),
         TEXT | {"g": (4, 5), "m": (1, 2), "weight": ("count", "log")},
     ),
     "Mismatch": (
-        kernel_of(Mismatch, DNA[:12], k=4, m=1),
+        kernel_of(textsvm.Mismatch, DNA[:12], k=4, m=1),
         {"k": (3, 5), "m": (1, 2), "canonical": (False, True), "normalised": (True, False)},
     ),
     "Gkm": (
-        kernel_of(Gkm, DNA[:12], l=6, k=4),
+        kernel_of(textsvm.Gkm, DNA[:12], l=6, k=4),
         {"l": (6, 7), "k": (3, 4), "d": (1, 2), "canonical": (False, True), "normalised": (True, False)},
     ),
-    "Gaussian": (kernel_of(Gaussian, VECTORS[:12]), {"gamma": (0.1, 3.0)}),
+    "Gaussian": (kernel_of(textsvm.Gaussian, VECTORS[:12]), {"gamma": (0.1, 3.0)}),
     "Polynomial": (
-        kernel_of(Polynomial, VECTORS[:12]),
+        kernel_of(textsvm.Polynomial, VECTORS[:12]),
         {"degree": (2, 3), "gamma": (0.1, 1.0), "coef0": (0.0, 2.0)},
     ),
-    "Sigmoid": (kernel_of(Sigmoid, VECTORS[:12] / 9), {"gamma": (0.1, 0.4), "coef0": (0.0, 0.3)}),
+    "Sigmoid": (kernel_of(textsvm.Sigmoid, VECTORS[:12] / 9), {"gamma": (0.1, 0.4), "coef0": (0.0, 0.3)}),
     "cross_validate": (validated, {**ON_FOLDS, "metrics": (None, ["accuracy"])}),
     "tune": (
         tuned,
@@ -275,7 +256,7 @@ ROWS = {
     "doubts": (
         doubted,
         {
-            "model": (SVC(Spectrum(2), **CPU), SVC(Spectrum(4), **CPU)),
+            "model": (textsvm.SVC(textsvm.Spectrum(2), **CPU), textsvm.SVC(textsvm.Spectrum(4), **CPU)),
             "texts": (TEXTS, MIXED),
             "labels": (LABELS, LABELS[::-1]),
             "cv": (2, 3),

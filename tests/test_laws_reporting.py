@@ -205,8 +205,7 @@ def test_explanations_of_mistakes_speak_for_the_positive_class(positive):
     found = report(model, texts[40:], labels[40:], positive=positive)
     assert len(found.mistakes) > 1
     for mistake in found.mistakes:
-        sign = 1 if mistake.predicted == positive else -1
-        assert sign * mistake.value > 0
+        assert (1 if mistake.predicted == positive else -1) * mistake.value > 0
         assert mistake.explanation.towards == positive
         assert mistake.explanation.value == pytest.approx(mistake.value)
         total = mistake.explanation.symbols.sum() + mistake.explanation.bias

@@ -66,8 +66,7 @@ def test_chunks_may_add_an_eighth_to_a_body(size, status):
         async with serving(app) as (_, port), asyncio.timeout(20):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-            chunk = b"%x\r\n%b\r\n" % (size, b"x" * size)
-            writer.write(chunk * (60_000 // size) + b"0\r\n\r\n")
+            writer.write((b"%x\r\n%b\r\n" % (size, b"x" * size)) * (60_000 // size) + b"0\r\n\r\n")
             return await reader.readline()
 
     assert int(asyncio.run(exchange()).split()[1]) == status

@@ -19,10 +19,9 @@ def violation(coef, bias, y, gram):
     return np.ptp(np.append(gradient, 0))
 
 
-def test_machines_of_many_classes_are_optimal_on_rows_that_they_did_not_see(monkeypatch):
+def test_machines_of_many_classes_are_optimal_on_rows_that_they_did_not_see(set_values):
     """What the solver leaves on its rows, and what other rows add, are together within the tolerance."""
-    monkeypatch.setattr(many_classes, "FIRST", 6)
-    monkeypatch.setattr(many_classes, "MORE", 2)
+    set_values(many_classes, FIRST=6, MORE=2)
     for seed in (0, 1, 2):
         texts, y = corpus(40, 4, seed=seed)
         rows, n = KERNEL.features.rows(encode(texts), CPU), len(texts)

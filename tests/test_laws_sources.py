@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from refusals import refuses
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
@@ -52,8 +53,7 @@ def test_columns_of_saved_rows_are_within_their_bounds(column):
     arrays = np.ones(4), np.array([0, 2, 1, 3]), np.array([0, 2, 4])
     assert csr_of(*arrays, (2, 4), "rows").toarray().tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
     arrays[1][3 if column > 0 else 0] = column
-    with pytest.raises(InputError, match="columns of its rows are out of bounds"):
-        csr_of(*arrays, (2, 4), "rows")
+    refuses("columns of its rows are out of bounds", csr_of, *arrays, (2, 4), "rows")
 
 
 @pytest.mark.parametrize("known", [0.0, 0.3, 1.0])
@@ -73,8 +73,7 @@ def test_a_share_of_copies_is_estimated_also_from_a_sample(known, monkeypatch):
 @pytest.mark.parametrize("kernel", [Spectrum(3), EditDistance()])
 def test_a_store_is_advised_where_rows_are_costly(kernel):
     documents = TextSource(kernel, FORM).encode([f"a text {'ab'[i % 2] * (i % 7)} {i}" for i in range(90)])
-    request = GramRequest(kernel.fit(documents), documents, {}, select("cpu"))
-    gram = build_gram(request, 9000)
+    gram = build_gram(GramRequest(kernel.fit(documents), documents, {}, select("cpu")), 9000)
     assert ("a store (--store DIR)" in gram.description) == kernel.cost.quadratic
     assert kernel.cost.quadratic == isinstance(kernel, EditDistance)
 

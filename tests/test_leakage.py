@@ -224,17 +224,14 @@ def test_copies_are_reported_before_the_work_and_can_be_kept_together(monkeypatc
         assert set(leak.train) <= set(train)
         assert (np.abs(leak.test - leak.train) == 40).all()
     monkeypatch.setattr("textsvm.training.fold_grams.solve", lambda *a, **k: pytest.fail("too late"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", LeakageWarning)
-        with pytest.raises(LeakageWarning):
-            cross_validate(model, documents, y, cv=4)
+    with warnings.catch_warnings(action="error", category=LeakageWarning), pytest.raises(LeakageWarning):
+        cross_validate(model, documents, y, cv=4)
 
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_copies_kept_together_with_given_groups(grouped):
     documents, y, authors = copies()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", LeakageWarning)
+    with warnings.catch_warnings(action="error", category=LeakageWarning):
         result = cross_validate(
             SVC(Spectrum(p=3), device="cpu"), documents, y, cv=3, groups=authors if grouped else None,
             group_duplicates=0.98,
@@ -269,8 +266,7 @@ def test_vectors_are_near_duplicates_if_they_are_equal_and_the_largest_share_is_
     x = np.repeat(np.eye(3), 8, axis=0) + 0.05 * np.random.default_rng(0).normal(size=(24, 3))
     y, cosines = np.arange(24) % 2, x @ x.T / np.outer(*[np.linalg.norm(x, axis=1)] * 2)
     assert (cosines > 0.99).sum() > 24 + 20
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", LeakageWarning)
+    with warnings.catch_warnings(action="error", category=LeakageWarning):
         assert not any(
             len(leak.test) for leak in cross_validate(SVC(Linear(), device="cpu"), x, y, cv=3).leaks
         )

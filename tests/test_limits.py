@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 from loading import load
-from refusals import refuses
+from refusals import raising, refuses
 
 import textsvm
 from textsvm import SVC, Spectrum
@@ -53,13 +53,10 @@ def call(monkeypatch, line):
 
 
 def test_an_estimate_without_memory_says_so(monkeypatch, capsys, tmp_path):
-    def require(kernel, documents, plan, device):
-        raise TooMuchWork("training is predicted to take about 2 MiB and a limit leaves 1 MiB; take fewer")
-
-    monkeypatch.setattr(fold_grams, "require_memory", require)
+    why = "training is predicted to take about 2 MiB and a limit leaves 1 MiB"
+    monkeypatch.setattr(fold_grams, "require_memory", raising(TooMuchWork(f"{why}; take fewer")))
     assert call(monkeypatch, f"train {sample('questions')} --kernel spectrum:3 -o {tmp_path / 'm'}") == 0
     line = capsys.readouterr().out.splitlines()[-1]
-    why = "training is predicted to take about 2 MiB and a limit leaves 1 MiB"
     assert line.startswith(f"not tested: {why}; next: `textsvm cv`")
 
 

@@ -114,8 +114,7 @@ def test_commands_fail_with_a_sentence_and_export_and_import_repair(store, sql):
     result = call("export", file, "--quiet")
     assert (result.exit_code, result.stderr) == (0, "16 lessons written; 1 damaged lessons were left out\n")
     assert "16 messages learnt" in call("import", file, "--store", store.parent / "new").stderr
-    kinds = [kind for kind, _, _ in decisions(store.parent / "new")]
-    assert kinds == [kind for kind, _, _ in expected]
+    assert [kind for kind, _, _ in decisions(store.parent / "new")] == [kind for kind, _, _ in expected]
 
 
 @pytest.mark.parametrize("sql", LESSONS)
@@ -207,11 +206,10 @@ def test_a_running_filter_notices_that_a_copy_is_put_back(store, tmp_path):
         assert opened.learn(mail("spam", 300), "spam")
 
 
-def test_a_lesson_hashes_the_rows_that_it_changes(tmp_path, monkeypatch):
+def test_a_lesson_hashes_the_rows_that_it_changes(tmp_path, set_values):
     with Filter(tmp_path, create=True) as opened:
         teach(opened, 40)
-        monkeypatch.setattr(Lessons, "check_rows", lambda *_, **__: 1 / 0)
-        monkeypatch.setattr(Lessons, "iterate", lambda *_, **__: 1 / 0)
+        set_values(Lessons, check_rows=lambda *_, **__: 1 / 0, iterate=lambda *_, **__: 1 / 0)
         assert opened.learn(mail("ham", 500), "ham")
         assert opened.unlearn(mail("ham", 3))
         with pytest.raises(ZeroDivisionError):

@@ -416,8 +416,7 @@ def by_maildrop(machine):
 
 
 def start_dovecot(machine):
-    version = machine.run("dovecot --version")
-    suffix = "" if version.startswith("2.3") else "-2.4"
+    suffix = "" if machine.run("dovecot --version").startswith("2.3") else "-2.4"
     machine.write("/etc/dovecot/conf.d/94-maildir.conf", recipe(f"maildir{suffix}"))
     machine.write("/etc/dovecot/conf.d/95-textsvm.conf", recipe(f"dovecot{suffix}"))
     machine.path("/etc/dovecot/textsvm").mkdir()

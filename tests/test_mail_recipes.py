@@ -118,8 +118,7 @@ def test_first(home):
     (home.path / "message.eml").write_bytes(SPAM)
     found = home.run("sh", "-ec", recipe("first"))
     assert (found.returncode, found.stderr) == (0, b"")
-    marked = SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
-    assert found.stdout == b"0\nS 0.998918\n" + marked
+    assert found.stdout == b"0\nS 0.998918\n" + SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
 
 
 def procmail(home, data):

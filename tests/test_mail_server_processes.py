@@ -95,14 +95,13 @@ def test_without_a_parent_of_processes_the_thread_reads_and_warns_once(reader):
     assert warning.startswith("the server itself reads messages")
 
 
-def test_a_message_that_takes_too_long_ends_its_process(monkeypatch):
+def test_a_message_that_takes_too_long_ends_its_process(set_values):
     def forever(data):
         while b"forever" in data:
             pass
         return read_message(data)
 
-    monkeypatch.setattr(server_module, "CPU_LIMIT", 0.1)
-    monkeypatch.setattr(server_module, "read_message", forever)
+    set_values(server_module, CPU_LIMIT=0.1, read_message=forever)
     reader = MessageReader(print)
     clock = time.monotonic()
     refuses("was not processed", reader.read, b"forever")

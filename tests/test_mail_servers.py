@@ -324,8 +324,7 @@ class Mta:
         self.line.sendall(struct.pack("!I", len(data) + 1) + command + data)
 
     def receive(self):
-        size = struct.unpack("!I", self._exactly(4))[0]
-        packet = self._exactly(size)
+        packet = self._exactly(struct.unpack("!I", self._exactly(4))[0])
         return packet[:1], packet[1:]
 
     def _exactly(self, size):
@@ -544,8 +543,7 @@ def test_a_milter_takes_the_socket_of_a_dead_server_and_of_no_other(mta, tmp_pat
         assert result.returncode == 1
         return result.stderr.splitlines()[-1]
 
-    main = str(tmp_path / "socket")
-    for address in (path, main):
+    for address in (path, str(tmp_path / "socket")):
         assert refusal(address).endswith(
             f"a server listens at {address} already; stop it first, or give another path"
         )

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sqlite3
 import stat
 import tempfile
@@ -51,9 +52,7 @@ def taught(tmp_path_factory):
 def store(taught, tmp_path):
     """A folder with a copy of it."""
     folder = tmp_path / "store"
-    folder.mkdir(0o700)
-    for file in taught.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(taught, folder)
     return folder
 
 
@@ -279,8 +278,7 @@ def test_most_lessons_are_kept_to(store):
 def test_reasons_are_words_and_their_shares_add_up(store):
     with Filter(store) as opened:
         weights = opened.model().weights
-        reasons = dict(opened.reasons(mail("spam", 77), most=100))
-        assert max(reasons.values()) > 0
+        assert max(dict(opened.reasons(mail("spam", 77), most=100)).values()) > 0
         texts = [
             "viagra meeting prize",
             "",
@@ -387,8 +385,7 @@ def test_no_store_is_a_sentence(tmp_path):
 @pytest.mark.parametrize("same", [True, False])
 def test_features_are_packed_and_unpacked(keys, same):
     values = np.full(len(keys), 0.3, np.float32) if same else np.arange(len(keys), dtype=np.float32)
-    blobs = packed(Lesson("0", "ham", np.array(keys, np.uint64), values))
-    found = unpacked(*blobs)
+    found = unpacked(*packed(Lesson("0", "ham", np.array(keys, np.uint64), values)))
     assert found[0].tolist() == keys
     assert found[1].tolist() == values.tolist()
 
@@ -500,11 +497,9 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_half_done(store):
     with Filter(store) as opened:
         before = kinds_of(opened)
         opened.lessons.sql.execute(f"pragma max_page_count = {opened.lessons.pragma('page_count')}")
-        with pytest.raises(InputError, match="disk is full"):
-            opened.learn_all((mail("ham", i, words=900) for i in range(500, 505)), "ham")
+        refuses("disk is full", opened.learn_all, (mail("ham", i, words=900) for i in range(500, 505)), "ham")
         opened.lessons.sql.execute("pragma max_page_count = 1000000")
-        rest = {name: kind for name, kind in kinds_of(opened).items() if name not in before}
-        assert len(rest) < 5
+        assert len({name: kind for name, kind in kinds_of(opened).items() if name not in before}) < 5
         opened.lessons.check_file()
         assert opened.learn(mail("ham", 600), "ham")
 

@@ -123,8 +123,7 @@ def test_quick(tmp_path):
 
 def test_ten_lessons_of_each_kind_are_of_use():
     """Of the sample's other mails a tenth of the spam is called spam, and no ham; lessons keep their kind."""
-    contender = contenders()["textsvm"]
-    result = few.row(contender, "random", [shuffled(mails(sample("mail")), 1)], 10, 100)
+    result = few.row(contenders()["textsvm"], "random", [shuffled(mails(sample("mail")), 1)], 10, 100)
     assert result["spam caught"] > result["of spam"] / 10
     assert result["ham lost"] == result["taught wrong"] == 0
     assert result["(1-ROCA)%"] < 20

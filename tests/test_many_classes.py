@@ -67,14 +67,13 @@ KERNELS = [
     ],
     ids=str,
 )
-def test_factored_weights_give_the_values_of_dense_weights(kernel, strategy, monkeypatch, tmp_path):
+def test_factored_weights_give_the_values_of_dense_weights(kernel, strategy, set_values, tmp_path):
     texts, y = corpus(12)
     texts, y = [*texts, "ab", "ab", ""], [*y, 0, 1, 2]  # too short for some of the kernels
     new = [*corpus(12, seed=1)[0], "ab", "", "never seen xyz"]
     dense = SVC(kernel, multiclass=strategy).fit(texts, y)
     expected, why = dense.decision_function(new), explain(dense, new[:2])
-    monkeypatch.setattr(factored, "ROOM", 0)
-    monkeypatch.setattr(factored, "MOST_TIMES", 0)
+    set_values(factored, ROOM=0, MOST_TIMES=0)
     model = SVC(kernel, multiclass=strategy).fit(texts, y)
     predictor = model.model_.prepared()
     for part in getattr(predictor, "parts", [predictor]):
@@ -96,13 +95,12 @@ def test_factored_weights_give_the_values_of_dense_weights(kernel, strategy, mon
 
 
 @pytest.mark.parametrize("weights", [(0.2, 0.7, 0.1), (0, 3, 1), (1, 0, 0)])
-def test_the_terms_of_a_sum_are_multiplied_by_the_coefficients_once(weights, monkeypatch):
+def test_the_terms_of_a_sum_are_multiplied_by_the_coefficients_once(weights, monkeypatch, set_values):
     kernel = Sum([KERNEL, Spectrum((1, 2), tokens="words"), Spectrum((1, 3), "intersection")], weights)
     texts, y = corpus(30, length=60)
     new = [*corpus(30, seed=1)[0], "ab", ""]
     expected = SVC(kernel).fit(texts, y).decision_function(new)
-    monkeypatch.setattr(factored, "ROOM", 0)
-    monkeypatch.setattr(factored, "MOST_TIMES", 0)
+    set_values(factored, ROOM=0, MOST_TIMES=0)
     model, calls, function = SVC(kernel).fit(texts, y), [], factored._add_multiples
     model.predict(new[:1])
     monkeypatch.setattr(factored, "_add_multiples", lambda *a: calls.append(1) or function(*a))
@@ -112,15 +110,13 @@ def test_the_terms_of_a_sum_are_multiplied_by_the_coefficients_once(weights, mon
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.filterwarnings("ignore:.*no feature")
-def test_a_model_without_texts_has_sparse_weights(kernel, monkeypatch, tmp_path):
+def test_a_model_without_texts_has_sparse_weights(kernel, monkeypatch, set_values, tmp_path):
     texts, y = corpus(12)
     new = corpus(12, seed=1)[0]
     dense = SVC(kernel).fit(texts, y)
     textsvm.save(dense, tmp_path / "dense", texts=False)
-    monkeypatch.setattr(factored, "ROOM", 0)
-    monkeypatch.setattr(factored, "MOST_TIMES", 0)
-    model = SVC(kernel).fit(texts, y)
-    textsvm.save(model, tmp_path / "sparse", texts=False)
+    set_values(factored, ROOM=0, MOST_TIMES=0)
+    textsvm.save(SVC(kernel).fit(texts, y), tmp_path / "sparse", texts=False)
     bare = load(tmp_path / "sparse")
     parts = bare.support.weights
     for part in getattr(parts, "parts", [parts]):
@@ -136,13 +132,11 @@ def test_a_model_without_texts_has_sparse_weights(kernel, monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize("texts_kept", [True, False])
-def test_export_of_factored_weights(texts_kept, monkeypatch, tmp_path):
+def test_export_of_factored_weights(texts_kept, monkeypatch, set_values, tmp_path):
     texts, y = corpus(12)
-    dense = SVC(KERNEL).fit(texts, y)
-    textsvm.save(dense, tmp_path / "m", texts=texts_kept)
+    textsvm.save(SVC(KERNEL).fit(texts, y), tmp_path / "m", texts=texts_kept)
     expected = plain_model(load(tmp_path / "m")).terms[0].tables
-    monkeypatch.setattr(factored, "ROOM", 0)
-    monkeypatch.setattr(factored, "MOST_TIMES", 0)
+    set_values(factored, ROOM=0, MOST_TIMES=0)
     textsvm.save(SVC(KERNEL).fit(texts, y), tmp_path / "m", texts=texts_kept)
     for own, other in zip(plain_model(load(tmp_path / "m")).terms[0].tables, expected, strict=True):
         np.testing.assert_array_equal(own.codes, other.codes)
@@ -151,11 +145,10 @@ def test_export_of_factored_weights(texts_kept, monkeypatch, tmp_path):
     refuses(r"12 machines .* fewer classes", plain_model, load(tmp_path / "m"))
 
 
-def test_export_counts_the_weights_of_all_terms_before_it_makes_any_dense(monkeypatch, tmp_path):
+def test_export_counts_the_weights_of_all_terms_before_it_makes_any_dense(monkeypatch, set_values, tmp_path):
     """Each term fits into memory, both together do not: refused before any weight is computed."""
     texts, y = corpus(12)
-    monkeypatch.setattr(factored, "ROOM", 0)
-    monkeypatch.setattr(factored, "MOST_TIMES", 0)
+    set_values(factored, ROOM=0, MOST_TIMES=0)
     model = SVC(KERNELS[3]).fit(texts, y)
     sizes = [8 * part.weights.shape[0] * part.weights.shape[1] for part in model.model_.prepared().parts]
     monkeypatch.setattr(devices, "free_memory", lambda device=None: 4 * sum(sizes))
@@ -219,9 +212,8 @@ def solved(function, loss, C, seed=0):
 
 
 @pytest.mark.parametrize(("loss", "C"), [("hinge", 1.0), ("squared_hinge", 0.1), ("squared_hinge", 10.0)])
-def test_machines_on_some_rows_are_those_on_all_rows(loss, C, monkeypatch):
-    monkeypatch.setattr(many_classes, "FIRST", 5)
-    monkeypatch.setattr(many_classes, "MORE", 8)
+def test_machines_on_some_rows_are_those_on_all_rows(loss, C, monkeypatch, set_values):
+    set_values(many_classes, FIRST=5, MORE=8)
     sizes = []
     solve = many_classes.ClassMachine._solve
     monkeypatch.setattr(

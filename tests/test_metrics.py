@@ -14,14 +14,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 from textsvm import SVC, InputError, Spectrum, cross_validate, tune
-from textsvm.evaluation.metrics import (
-    break_even,
-    number_metrics,
-    precision_recall_curve,
-    roc_area,
-    roc_curve,
-    scores,
-)
+from textsvm.evaluation import metrics
 from textsvm.evaluation.results import draws, evaluate, evaluate_labels
 from textsvm.training.folds import make_folds, shuffle_split
 from textsvm.training.targets import Target
@@ -89,13 +82,13 @@ def test_metrics_of_classes_are_scikit_learns(k, n, seed):
         np.testing.assert_equal(values[name], results.per_class[1][name])
     positive = truth == "b"
     if k == 2 and len(occurring) == 2:
-        assert roc_area(positive, decision) == values["roc_auc"]
+        assert metrics.roc_area(positive, decision) == values["roc_auc"]
         for curve, theirs in zip(
-            roc_curve(positive, decision), sk.roc_curve(positive, decision)[:2], strict=True
+            metrics.roc_curve(positive, decision), sk.roc_curve(positive, decision)[:2], strict=True
         ):
             np.testing.assert_array_equal(curve, theirs)
         theirs = sk.precision_recall_curve(positive, decision)[:2]
-        for curve, of_theirs in zip(precision_recall_curve(positive, decision), theirs, strict=True):
+        for curve, of_theirs in zip(metrics.precision_recall_curve(positive, decision), theirs, strict=True):
             np.testing.assert_array_equal(curve, of_theirs[::-1][: len(curve)])
         # The other class as the positive one, with the signs turned.
         turned = evaluate(truth, predicted, decision, classes, positive="a", probability=p)
@@ -126,7 +119,7 @@ def test_kappa_of_classes_is_scikit_learns(pairs):
         labels = [values.astype(classes.dtype) for values in (truth, predicted)]
         if classes[-1] == 12:
             truth, predicted = labels = [np.where(values == 6, 12, values) for values in (truth, predicted)]
-        found = scores(*labels, None, classes)["qwk"]
+        found = metrics.scores(*labels, None, classes)["qwk"]
         assert found == pytest.approx(kappa(truth, predicted, 2, 12), abs=1e-12, nan_ok=True)
 
 
@@ -135,12 +128,15 @@ def test_kappa_of_numbers_is_scikit_learns(n, seed):
     random = np.random.default_rng(seed)
     truth = random.integers(0, 4, n).astype(float)
     predicted = truth + random.integers(-4, 5, n) / 2  # halves are rounded to even grades
-    values, without = scores(truth, predicted, None, None, (0, 5)), scores(truth, predicted, None, None)
+    values, without = (
+        metrics.scores(truth, predicted, None, None, (0, 5)),
+        metrics.scores(truth, predicted, None, None),
+    )
     # Clipped to the range that is given, or to that of the truth.
     for found, low, high in ((values, 0, 5), (without, int(truth.min()), int(truth.max()))):
         grades = np.clip(np.rint(predicted), low, high)
         assert found["qwk"] == pytest.approx(kappa(truth, grades, low, high), abs=1e-12, nan_ok=True)
-    assert "qwk" not in scores(truth + 0.5, predicted, None, None)
+    assert "qwk" not in metrics.scores(truth + 0.5, predicted, None, None)
 
 
 @given(n=st.integers(12, 80), k=st.integers(2, 6), seed=st.integers(0, 10**6))
@@ -168,8 +164,7 @@ def some_results(task, n, seed, probability=False):
     classes = SPAM if task == "binary" else np.arange(4)
     truth = random.choice(classes, n)
     predicted = np.where(random.random(n) < 0.7, truth, random.choice(classes, n))
-    shape = n if task == "binary" else (n, 4)
-    decision = random.normal(size=shape).round(1)  # with ties
+    decision = random.normal(size=n if task == "binary" else (n, 4)).round(1)  # with ties
     p = random.dirichlet(np.ones(len(classes)), n) if probability else None
     return evaluate(truth, predicted, decision, classes, probability=p)
 
@@ -218,8 +213,7 @@ def test_labels_that_do_not_fit():
     assert results.n == 2
     assert results.index.tolist() == [0, 2]
     assert "1 of 3 documents have labels that the model does not know (new" in results.warnings[0]
-    digits = evaluate(["1", "2"], np.array([1, 1]), np.zeros(2), np.array([1, 2]))
-    assert digits.accuracy == 0.5
+    assert evaluate(["1", "2"], np.array([1, 1]), np.zeros(2), np.array([1, 2])).accuracy == 0.5
     for grades in ((3, 3), (0, 1000)):
         refuses("grades", evaluate, [1.0], np.ones(1), np.ones(1), None, grades=grades)
 
@@ -243,10 +237,10 @@ def test_cross_validation_and_tuning_judge_the_positive_class():
 def test_at_the_break_even_point_equal_values_share_the_last_places():
     """Two documents have the label: the first place is right, and a third of the second."""
     truth, values = np.array([True, True, False, False]), np.array([3.0, 2, 2, 2])
-    assert break_even(truth, values) == pytest.approx(2 / 3)
-    assert break_even(~truth, -values) == pytest.approx(2 / 3)
-    assert break_even(np.array([True, False]), np.array([np.nan, 0.0])) == 0
-    assert math.isnan(break_even(np.zeros(4, bool), values))
+    assert metrics.break_even(truth, values) == pytest.approx(2 / 3)
+    assert metrics.break_even(~truth, -values) == pytest.approx(2 / 3)
+    assert metrics.break_even(np.array([True, False]), np.array([np.nan, 0.0])) == 0
+    assert math.isnan(metrics.break_even(np.zeros(4, bool), values))
 
 
 def test_resamples_of_equal_numbers_have_no_correlation():
@@ -255,14 +249,14 @@ def test_resamples_of_equal_numbers_have_no_correlation():
     truth, predicted = (np.tile(rng.normal(size=5), 4) for _ in range(2))
     drawn = np.stack([(np.arange(20) % 5 == row % 5) * rng.integers(1, 6, 20) for row in range(200)])
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = number_metrics(drawn.astype(float), truth, predicted)
+        found = metrics.number_metrics(drawn.astype(float), truth, predicted)
     assert np.isnan(found["pearson"]).all()
     assert np.isnan(found["r2"]).all()
 
 
 @pytest.mark.parametrize(("last", "are_grades"), [(999, True), (1000, False)])
 def test_a_wide_range_of_numbers_is_not_of_grades(last, are_grades):
-    assert ("qwk" in scores([0, last, 5], [0, last, 7], None, None)) == are_grades
+    assert ("qwk" in metrics.scores([0, last, 5], [0, last, 7], None, None)) == are_grades
 
 
 def test_intervals_of_many_classes_take_little_memory(monkeypatch):

@@ -388,8 +388,7 @@ def test_numbers_of_columns_that_cannot_be(given_path, n_features):
 
 
 def test_a_p_that_no_support_vector_has_is_refused(tmp_path):
-    model = SVC(GapWeighted(p=2)).fit(TEXTS, LABELS)
-    textsvm.save(model, tmp_path / "m.textsvm")
+    textsvm.save(SVC(GapWeighted(p=2)).fit(TEXTS, LABELS), tmp_path / "m.textsvm")
     _rewrite(tmp_path / "m.textsvm", lambda header: header["kernel"].update(p=900))
     refuses("needs p = 900 symbols and its longest support vector has 15", load, tmp_path / "m.textsvm")
     _rewrite(tmp_path / "m.textsvm", lambda header: header["kernel"].update(p=200_000))

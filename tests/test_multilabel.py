@@ -143,8 +143,7 @@ def test_a_label_with_a_low_f1_is_only_predicted_above_all_values(place, share):
     values, truth = np.linspace(1.0, -1.0, 9), np.arange(9) == place
     assert max(2 / (number + 2) for number in range(place, 9)) == pytest.approx(share, abs=0.01)
     [threshold] = choose_thresholds(values[:, None], truth[:, None])
-    above = int((values > threshold).sum())
-    assert above == (place + 1 if share > 0.3 else 0)
+    assert int((values > threshold).sum()) == (place + 1 if share > 0.3 else 0)
 
 
 def test_nested_tuning_takes_thresholds_from_inside_of_the_training_part(monkeypatch):
@@ -177,8 +176,7 @@ def test_a_threshold_has_the_best_f1(seed):
 
 
 def test_a_label_of_chance_is_hardly_ever_given_and_nan_is_passed_over():
-    rng = np.random.default_rng(0)
-    values, truth = rng.normal(size=(500, 2)), np.zeros((500, 2), bool)
+    values, truth = np.random.default_rng(0).normal(size=(500, 2)), np.zeros((500, 2), bool)
     truth[[3, 50], 0] = True
     truth[values[:, 1] > 1, 1] = True
     values[3, 0] = -3
@@ -327,8 +325,7 @@ def test_scikit_learns_tools_take_it():
     model = on_matrix()
     assert clone(model).get_params() == model.get_params()
     assert cross_val_score(model, matrix, indicator, scoring="f1_micro", cv=3).mean() > 0.3
-    tags = model.__sklearn_tags__()
-    assert tags.classifier_tags.multi_label
+    assert model.__sklearn_tags__().classifier_tags.multi_label
 
 
 def test_explanations_add_up_to_the_largest_value():
@@ -406,8 +403,7 @@ def test_reports_show_every_label(suffix, tables, tmp_path):
 @pytest.mark.parametrize("name", ["b.jsonl", "c.csv"])
 def test_documents_without_a_label_are_counted_in_a_note(name, tmp_path):
     texts = [f"{('banana', 'kitten', 'monday')[i % 3]} {i}" for i in range(30)]
-    labels = [[], ["a"], ["a", "b"]] * 10
-    pairs = list(zip(texts, labels, strict=True))
+    pairs = list(zip(texts, [[], ["a"], ["a", "b"]] * 10, strict=True))
     rows = [json.dumps({"text": text, "labels": of_text}) for text, of_text in pairs]
     (tmp_path / "b.jsonl").write_text("\n".join(rows))
     rows = [f"{text},{';'.join(of_text)}" for text, of_text in pairs]
@@ -437,8 +433,7 @@ def test_without_a_kernel_the_fixed_default_is_used(tables, tmp_path):
     texts, y = documents(40)
     model = MultilabelSVC(device="cpu", cv=2).fit(texts, y)
     assert model.kernel_.get_params() == Spectrum((1, 5), "log", idf=True).get_params()
-    path = tmp_path / "m.textsvm"
-    trained = works("train", tables / "a.jsonl", "--multilabel", "-o", path, "--json")
+    trained = works("train", tables / "a.jsonl", "--multilabel", "-o", tmp_path / "m.textsvm", "--json")
     assert json.loads(trained.stdout)["kernel_spelled"] == "spectrum:1-5,log,idf"
 
 
@@ -447,8 +442,7 @@ def test_without_a_kernel_the_fixed_default_is_used(tables, tmp_path):
 
 def partly(indicator, seed=0, share=0.4):
     """The indicator with a share of unknown labels."""
-    unknown = np.random.default_rng(seed).random(indicator.shape) < share
-    return np.where(unknown, np.nan, indicator)
+    return np.where(np.random.default_rng(seed).random(indicator.shape) < share, np.nan, indicator)
 
 
 def answers_of(values, names):
@@ -567,8 +561,7 @@ def test_commands_learn_from_known_labels_of_every_export(tmp_path):
     texts, y = documents(90)
     texts = [f"{text} number{i}" for i, text in enumerate(texts)]
     names = ["fruit", "pet", "day"]
-    indicator = np.array([[name in labels for name in names] for labels in y], float)
-    values = partly(indicator)
+    values = partly(np.array([[name in labels for name in names] for labels in y], float))
     values[[0, 1], 0] = 1, 0
     rows = ~np.isnan(values).all(axis=1)
     figures_of = []
@@ -665,11 +658,9 @@ def test_texts_and_labels_in_two_files_are_read_line_by_line(separator, tmp_path
     options = ["--kernel", "spectrum:3", "--multilabel"]
     of_files = (tmp_path / "x.txt", "--labels", tmp_path / "y.txt", "--format", "plain")
     parallel = report("cv", *of_files, *options)
-    table = report("cv", tmp_path / "t.csv", "--format", "tsv", *options)
-    assert parallel["pooled"] == table["pooled"]
+    assert parallel["pooled"] == report("cv", tmp_path / "t.csv", "--format", "tsv", *options)["pooled"]
     model = tmp_path / "m"
-    told = run("train", *of_files, *options, "-o", model)
-    assert b"60 documents of 3 classes" in told.stderr
+    assert b"60 documents of 3 classes" in run("train", *of_files, *options, "-o", model).stderr
     assert report("model", model)["info"]["label_separator"] == separator.strip()
     message = fails("train", tmp_path / "x.txt")
     assert "--format plain --labels FILE" in message

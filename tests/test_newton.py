@@ -119,8 +119,7 @@ def test_a_duality_gap_ends_it_sooner():
 
 
 def test_what_did_not_converge_says_so():
-    texts = texts_of(160)
-    rows = KERNELS["log idf"].features.rows(encode(texts), CPU)
+    rows = KERNELS["log idf"].features.rows(encode(texts_of(160)), CPU)
     [machine, *_] = newton_machines.solve_by_newton(
         problem_of("ovo", 160), rows, Stopping(max_iter=3 * 160)
     ).solutions
@@ -138,7 +137,7 @@ def test_sums_are_made_exact_within_bounds():
 
 
 @pytest.mark.slow
-def test_rows_that_are_left_out_change_nothing(monkeypatch):
+def test_rows_that_are_left_out_change_nothing(monkeypatch, set_values):
     texts = [text + " " + "abc"[i % 3] * 3 for i, text in enumerate(texts_of(400))]
     rows = KERNELS["log idf"].features.rows(encode(texts), CPU)
     parts = []
@@ -149,8 +148,7 @@ def test_rows_that_are_left_out_change_nothing(monkeypatch):
         monkeypatch.setattr(newton, "MIN_NEAR", 10_000)
         whole = newton_machines.solve_by_newton(problem, rows, Stopping(1e-5))
         assert not parts
-        monkeypatch.setattr(newton, "MIN_NEAR", 5)
-        monkeypatch.setattr(newton, "MAX_NEAR", 0.99)
+        set_values(newton, MIN_NEAR=5, MAX_NEAR=0.99)
         some = newton_machines.solve_by_newton(problem, rows, Stopping(1e-5))
         assert parts, kind
         parts.clear()

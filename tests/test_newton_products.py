@@ -53,8 +53,7 @@ def test_steps_are_as_right_in_fewer_products(free):
     made = []
     for _ in range(2):  # the first is plain, and so slow that the second is not
         step, step_bias, count = products.newton_step(system)
-        whole = values @ step + products.constant * step_bias
-        bent = system.curvature * whole
+        bent = system.curvature * (values @ step + products.constant * step_bias)
         rest = values.T @ bent + step + system.gradient
         rest_bias = products.constant * bent.sum(axis=0) + system.hold * step_bias + system.gradient_bias
         asked = system.forcing**2 * square(system.gradient, system.gradient_bias)

@@ -343,8 +343,7 @@ def test_columns_that_are_called_alike_have_a_line_each():
 
 
 def test_with_case_and_without_one_line_shows_both():
-    model = svc(TEXTS).fit(TABLE, LABELS)
-    [found] = explain(model, rows([0]))
+    [found] = explain(svc(TEXTS).fit(TABLE, LABELS), rows([0]))
     assert found.text == "subject: Cheap pills 0\nbody: buy them now, now 0"
     assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-5)
 
@@ -357,8 +356,7 @@ def test_spectrum_kernels_alone_are_trained_on_features_and_kept_without_texts(t
     again = reloaded(model, tmp_path / "m.textsvm", texts=False)
     np.testing.assert_allclose(again.decision_function(TABLE), model.decision_function(TABLE), atol=1e-5)
     assert explain(again, rows([0]))[0].text == explain(model, rows([0]))[0].text
-    found = cross_validate(svc(TEXTS), TABLE, LABELS, cv=3).decision
-    assert np.isfinite(found).all()
+    assert np.isfinite(cross_validate(svc(TEXTS), TABLE, LABELS, cv=3).decision).all()
     refuses("has no list of features", svc(compute=Compute(solver="features")).fit, TABLE, LABELS)
     with pytest.raises(InputError, match="cannot do without its support vectors"):
         save(svc().fit(TABLE, LABELS), tmp_path / "n.textsvm", texts=False)
@@ -684,8 +682,7 @@ def test_texts_of_several_columns_are_joined_by_line_breaks(ranks, tmp_path):
 )
 def test_other_models_on_a_table(model, y):
     for frame in frames(("title", "body")):
-        predicted = model.fit(frame, y).predict(frame)
-        assert len(predicted) == 24
+        assert len(model.fit(frame, y).predict(frame)) == 24
         assert model.kernel_.structure.reads_tables
 
 
@@ -712,8 +709,7 @@ def test_columns_behind_a_column_transformer():
     from sklearn.model_selection import cross_val_score
     from sklearn.pipeline import make_pipeline
 
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(FRAME)
+    frame = pytest.importorskip("pandas").DataFrame(FRAME)
     transformer = ColumnTransformer([("texts", "passthrough", ["title", "body"])])
     hint = r"set_output\(transform='pandas'\)"
     for model in (SVC(), SVC(On("title", Spectrum(2)))):

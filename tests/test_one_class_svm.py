@@ -44,8 +44,7 @@ def test_with_nu_one_every_text_is_a_support_vector_at_its_bound(texts):
 
 def test_strangers_are_outliers(texts):
     model = OneClassSVM(Spectrum(p=2), nu=0.1).fit(texts, ["ignored"])
-    strangers = ["xylophone quartz", "1234 5678", "zzz"]
-    assert model.predict(strangers).tolist() == [-1, -1, -1]
+    assert model.predict(["xylophone quartz", "1234 5678", "zzz"]).tolist() == [-1, -1, -1]
     assert (model.predict(texts) == -1).mean() <= 0.2
     values = model.decision_function(texts)
     assert model.predict(texts).tolist() == np.where(values >= 0, 1, -1).tolist()

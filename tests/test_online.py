@@ -224,8 +224,7 @@ def test_one_at_a_time_is_from_scratch(memory):
 def test_an_example_that_agrees_changes_nothing():
     lessons = mails(200, noise=0.0)
     machine = taught(lessons, OnlineMachine(10.0, TOL))
-    name = machine.redundant(1)[0]
-    bag, positive = lessons[name]
+    bag, positive = lessons[machine.redundant(1)[0]]
     before = machine.alphas
     machine.add("again", *vector(bag), positive)
     assert machine.settle()
@@ -261,12 +260,11 @@ def test_a_huge_C():
     judge(machine, lessons)
 
 
-def test_it_gives_up_and_goes_on(monkeypatch):
+def test_it_gives_up_and_goes_on(monkeypatch, set_values):
     """A bound on pairs and one on time end a call; later calls arrive."""
     lessons = mails(150, noise=0.3)
     machine = OnlineMachine(100.0, TOL)
-    monkeypatch.setattr(module, "MAX_PAIRS", 50)
-    monkeypatch.setattr(module, "STRETCH", 25)
+    set_values(module, MAX_PAIRS=50, STRETCH=25)
     taught(lessons, machine)
     assert machine.pairs == 50
     assert machine.violation > TOL
@@ -337,8 +335,7 @@ def test_what_is_left_out_is_what_training_without_it_gives():
 
 
 def test_weights_are_the_decision():
-    lessons = mails(50)
-    machine = taught(lessons, OnlineMachine(1.0))
+    machine = taught(mails(50), OnlineMachine(1.0))
     keys, weights = machine.weights()
     assert (np.diff(keys.astype(np.int64)) > 0).all()
     by_key = dict(zip(keys.tolist(), weights.tolist(), strict=True))

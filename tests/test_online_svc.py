@@ -142,10 +142,9 @@ def test_labels_and_parameters_that_are_refused():
         refuses(next(iter(parameters)), OnlineSVC(**parameters).fit, texts, [0, 1, 1])
 
 
-def test_what_takes_too_long_says_so(monkeypatch):
+def test_what_takes_too_long_says_so(set_values):
     texts, y = corpus()
-    monkeypatch.setattr(machines, "MAX_PAIRS", 2)
-    monkeypatch.setattr(machines, "STRETCH", 1)
+    set_values(machines, MAX_PAIRS=2, STRETCH=1)
     with pytest.warns(ConvergenceWarning, match="the next call continues"):
         OnlineSVC().fit(texts, y)
 

@@ -78,8 +78,7 @@ def test_an_input_is_never_replaced(name, here):
     os.link(here / f"c{ending}", here / f"hard{ending}")
     before = everything(here)
     for output in (f"c{ending}", f"link{ending}", f"hard{ending}", f"sub/../c{ending}", here / f"c{ending}"):
-        message = fails(*command, output, "--force", code=2, cwd=here)
-        assert "would replace the corpus" in message
+        assert "would replace the corpus" in fails(*command, output, "--force", code=2, cwd=here)
     assert everything(here) == before
 
 
@@ -172,8 +171,7 @@ def test_a_link_stays_and_its_target_is_written(there, here):
 def test_a_file_of_another_kind_needs_force(name, here):
     output = here / f"mine{ENDINGS.get(name, '' if name in ('train', 'tune') else '.txt')}"
     output.write_text("my own notes, years of work\n")
-    message = fails(*COMMANDS[name], output, code=2, cwd=here)
-    assert "--force" in message
+    assert "--force" in fails(*COMMANDS[name], output, code=2, cwd=here)
     assert output.read_text() == "my own notes, years of work\n"
     for options in (["--force"], []):  # the second time it is an output of its kind
         works(*COMMANDS[name], output, *options, cwd=here)

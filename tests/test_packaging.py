@@ -57,6 +57,5 @@ def test_the_debian_package_has_the_version_and_the_commands():
 
 
 def test_messages_name_packages_that_can_be_installed():
-    package = Path(textsvm.__file__).parent
-    for path in package.rglob("*.py"):
+    for path in Path(textsvm.__file__).parent.rglob("*.py"):
         assert not re.search(r"pip install \W*textsvm", path.read_text("utf-8")), path

@@ -110,8 +110,7 @@ def test_what_a_panel_cannot_be_made_of(sets, tmp_path):
     assert "no set 'none'" in fails(*given, "--sets", "all,none", **checkout)
     (tmp_path / "x.json").write_text("{}")
     assert "is not a report of" in fails(*given, "--skip-baselines", tmp_path / "x.json", **checkout)
-    other = {"cpu": "another", "threads": 1, "rows": []}
-    (tmp_path / "x.json").write_text(json.dumps(other))
+    (tmp_path / "x.json").write_text(json.dumps({"cpu": "another", "threads": 1, "rows": []}))
     assert "is of another computer" in fails(*given, "--skip-baselines", tmp_path / "x.json", **checkout)
     (sets / "bad-train.tsv.xz").write_bytes(lzma.compress(b"a\tb\nno label\n"))
     assert "line 2 of" in fails(*given, "--sets", "bad", **checkout)

@@ -71,8 +71,7 @@ def test_cuts_are_at_ends(end):
 
 
 def test_a_paragraph_is_better_than_a_sentence():
-    text = "a sentence. " * 90 + "\n\n" + "another one. " * 90
-    assert Pieces(1100).cut(text)[0].endswith("\n\n")
+    assert Pieces(1100).cut("a sentence. " * 90 + "\n\n" + "another one. " * 90)[0].endswith("\n\n")
 
 
 @pytest.mark.parametrize("length", [0, 99, 3000.5, True, "3000"])
@@ -272,8 +271,7 @@ def test_held_out_texts_are_whole(novels, tmp_path):
     crossed = report("cv", novels, *BY_NAME, "--chunk", "500", "--folds", "3")
     assert crossed["texts"]["accuracy"] == 1.0
     assert crossed["n"] > 100
-    judged = report("evaluate", tmp_path / "m", novels)
-    for name, values in (("groups", crossed), ("slices", judged)):
+    for name, values in (("groups", crossed), ("slices", report("evaluate", tmp_path / "m", novels))):
         rows = {row["value"]: row for row in values[name]["slices"]}
         assert (rows.keys(), values[name]["column"]) == ({path.name for path in novels.iterdir()}, "text")
         assert all(row["classes"] == {row["value"].partition("_")[0]: row["n"]} for row in rows.values())

@@ -39,8 +39,7 @@ def values_of(matrix, machines):
 def classification(target, strategy="ovo", C=2.0, index=None, weight=None):
     index = np.arange(len(target)) if index is None else index
     weight = np.ones(len(target)) if weight is None else weight
-    n_classes = int(target.max()) + 1
-    return Classification(index, target[index], n_classes, C, weight[index], strategy)
+    return Classification(index, target[index], int(target.max()) + 1, C, weight[index], strategy)
 
 
 def objectives(machines):
@@ -87,8 +86,7 @@ def test_folds_and_paths_are_those_of_libsvm(world):
     folds = [np.flatnonzero(np.arange(N) % 4 != k) for k in range(4)]
     grid = [0.1, 1.0, 10.0]
     paths = [[classification(target, C=C, index=fold) for C in grid] for fold in folds]
-    solved = solve(DenseGram(matrix), paths, Stopping(1e-6))
-    for fold, machines in zip(folds, solved, strict=True):
+    for fold, machines in zip(folds, solve(DenseGram(matrix), paths, Stopping(1e-6)), strict=True):
         for C, one in zip(grid, machines, strict=True):
             model = SVC(kernel="precomputed", C=C, tol=1e-6, decision_function_shape="ovo")
             model.fit(matrix[np.ix_(fold, fold)].astype(np.float64), target[fold])
@@ -208,8 +206,7 @@ def test_folds_of_crammer_singer_run_side_by_side(world, together, threads, side
 
 def test_votes_and_their_ties():
     # In the first row each class beats another: the sums of the values, 2, 0.5 and -2.5, decide.
-    values = np.array([[1.0, -3.0, 0.5], [-1.0, -1.0, 2.0], [3.0, 1.0, 1.0]])
-    scores = class_scores(values, 3, "ovo")
+    scores = class_scores(np.array([[1.0, -3.0, 0.5], [-1.0, -1.0, 2.0], [3.0, 1.0, 1.0]]), 3, "ovo")
     np.testing.assert_array_equal(scores.argmax(1), [0, 0, 2])
     np.testing.assert_array_equal(np.rint(scores), [[1, 1, 1], [2, 0, 1], [0, 1, 2]])
     assert (np.abs(scores - np.rint(scores)) < 0.5).all()

@@ -42,10 +42,9 @@ def written_out(matrix, machines):
 
 @pytest.mark.parametrize("rows", [1, 7, 1000])
 @pytest.mark.parametrize("sparse", [0, 1])
-def test_the_sum_written_out(monkeypatch, rows, sparse):
+def test_the_sum_written_out(set_values, rows, sparse):
     matrix, _ = gaussian(60)
-    monkeypatch.setattr(problems, "BLOCK_BYTES", rows * 8 * 60)
-    monkeypatch.setattr(problems, "SPARSE", sparse)
+    set_values(problems, BLOCK_BYTES=rows * 8 * 60, SPARSE=sparse)
     machines = random_machines(60)
     values = decision_values(DenseGram(matrix), machines)
     assert [v.shape for v in values] == [(3, 60), (1, 60), (2, 60), (1, 60)]
@@ -55,10 +54,8 @@ def test_the_sum_written_out(monkeypatch, rows, sparse):
 
 
 def test_rows_on_demand_each_computed_once_and_only_those_that_count():
-    texts = [f"text {i} {'ab' * (i % 5)} {i * i}" for i in range(40)]
-    documents = encode(texts)
-    kernel = Spectrum(p=2).fit(documents)
-    rows = kernel.rows(documents, select("cpu"))
+    documents = encode([f"text {i} {'ab' * (i % 5)} {i * i}" for i in range(40)])
+    rows = Spectrum(p=2).fit(documents).rows(documents, select("cpu"))
     gram = CachedGram(rows, needed_bytes(40, 8))
     coef = np.zeros((2, 40))
     coef[0, [3, 7]], coef[1, [7, 30]] = 1.5, -2

@@ -92,8 +92,7 @@ def test_majority_of_label_studio(write):
     path = write("ls.json", json.dumps(tasks))
     corpus = read_corpus(path)
     assert (corpus.texts, corpus.labels, corpus.ids) == (["t", "v"], ["a", "b"], ["t", "v"])
-    notes = dict(corpus.problems)
-    assert notes["w"] == "left out: it has no label"  # a prediction is no answer
+    assert dict(corpus.problems)["w"] == "left out: it has no label"  # a prediction is no answer
     said = [note for _, note in corpus.problems]
     assert "answers: 0 rejected, 1 ignored or cancelled and left out" in said
     # Units {a, b, a} and {a, b}: D_o = 4, n = 5, n_a n_b = 6, so alpha = 1 - 4 * (4 / 2 + 2 / 1) / 12
@@ -238,8 +237,7 @@ def test_the_last_of_several_answers_by_an_annotator_counts(kind, write):
 @pytest.mark.parametrize("kind", ["table", "prodigy", "label studio"])
 def test_an_answer_that_is_given_twice_is_a_single_vote(kind, write):
     answers = [("t", "anna", "a"), ("t", "anna", "a"), ("t", "bob", "b"), ("t", "cyd", "b")]
-    corpus = read_corpus(write("t.jsonl", jsonl(_rows(kind, answers))))
-    assert corpus.labels == ["b"]
+    assert read_corpus(write("t.jsonl", jsonl(_rows(kind, answers)))).labels == ["b"]
 
 
 def test_rows_of_an_annotator_are_several_labels_if_those_are_asked_for(write):

@@ -60,8 +60,7 @@ def test_labels_that_cannot_be(topics, labels, words):
 def test_one_class_only():
     corpus = Corpus(list("ab"), list("xy"), [("u",), ("u",)], [None] * 2, "here")
     refuses("here: no document", corpus.reduce_labels, "u")
-    unlabelled = Corpus(["a"], ["x"], None, [None], "here")
-    refuses("no labels", unlabelled.reduce_labels, "u")
+    refuses("no labels", Corpus(["a"], ["x"], None, [None], "here").reduce_labels, "u")
 
 
 def test_duplicates(topics):

@@ -137,8 +137,7 @@ def test_cut_between_two_members(tmp_path):
 
 def test_zstandard(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
-    data = b"label,text\n" + b"a,one\nb,two\n" * 500
-    packed = pyarrow.compress(data, codec="zstd", asbytes=True)
+    packed = pyarrow.compress(b"label,text\n" + b"a,one\nb,two\n" * 500, codec="zstd", asbytes=True)
     (tmp_path / "x.csv.zst").write_bytes(packed)
     assert len(read_corpus(tmp_path / "x.csv.zst")) == 1000
     assert sum(1 for _ in stream_corpus(tmp_path / "x.csv.zst")) == 1000

@@ -258,8 +258,7 @@ def test_mbox(tmp_path):
     assert corpus.ids[0] == "box:1"
     write_mbox(tmp_path / "work.mbox", 2)
     (tmp_path / "box").rename(tmp_path / "spam")
-    both = read_corpus(tmp_path)
-    assert Counter(both.labels) == {"spam": 5, "work": 2}
+    assert Counter(read_corpus(tmp_path).labels) == {"spam": 5, "work": 2}
 
 
 def test_maildir(tmp_path):
@@ -268,10 +267,8 @@ def test_maildir(tmp_path):
         for i in range(n):
             box.add(HEAD + b"Subject: %d\n\ntext of %s" % (i, folder.encode()))
     (tmp_path / "ham" / "tmp" / "half").write_bytes(HEAD)
-    corpus = read_corpus(tmp_path)
-    assert Counter(corpus.labels) == {"ham": 3, "spam": 2}
-    alone = read_documents(tmp_path / "ham")
-    assert len(alone) == 3
+    assert Counter(read_corpus(tmp_path).labels) == {"ham": 3, "spam": 2}
+    assert len(read_documents(tmp_path / "ham")) == 3
 
 
 @pytest.mark.parametrize("part", ["new", "cur"])

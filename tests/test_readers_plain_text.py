@@ -60,8 +60,7 @@ def test_a_folder_per_class(write, tmp_path):
         ("aclImdb/train/neg/1_1.txt", "left out: it is binary"),
     ]
     assert read_corpus(tmp_path, part="test").ids == ["aclImdb/test/pos/0_9.txt"]
-    unlabelled = read_corpus(tmp_path / "aclImdb" / "train" / "pos")
-    assert unlabelled.labels is None
+    assert read_corpus(tmp_path / "aclImdb" / "train" / "pos").labels is None
 
 
 def test_bounds_of_detection():
@@ -158,8 +157,7 @@ def test_labels_in_the_names_of_files(write, tmp_path, reader):
         ("sub/Austen_Persuasion.txt", "Austen", "Anne"),
     ]
     assert "label name:^([^_]+)_ (2)" in corpus.reading_line
-    again = reader(tmp_path / "novels", recorded={"label": "name:^([^_]+)_"})
-    assert again.labels == corpus.labels
+    assert reader(tmp_path / "novels", recorded={"label": "name:^([^_]+)_"}).labels == corpus.labels
 
 
 @pytest.mark.parametrize(

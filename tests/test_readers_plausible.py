@@ -194,8 +194,7 @@ def test_decimal_commas_without_quotes_are_refused(write, last):
     """A row whose last cell is missing has as many cells as the header."""
     amounts = [f"{1 + i % 9}.{i:03},{i:02}" if i % 3 else f"{i + 100},{i:02}" for i in range(40)]
     rows = [[row[0], amount, *row[1:]] for row, amount in zip(TICKETS, amounts, strict=True)]
-    header = ["Nr", "Betrag", *HEADER[1:], "Tags"]
-    path = write("t.csv", joined([header, *rows], ","))
+    path = write("t.csv", joined([["Nr", "Betrag", *HEADER[1:], "Tags"], *rows], ","))
     with pytest.raises(InputError, match=r"'Betrag' and 'Kategorie' hold parts of numbers.*semicolons"):
         read_corpus(path, text="Betreff,Text", label="Kategorie")
     with pytest.raises(InputError, match="'Betrag' and 'Kategorie' hold parts of numbers"):

@@ -22,8 +22,7 @@ from textsvm.readers.read import read_documents
 @pytest.fixture
 def fasta(tmp_path):
     def read(content, name="x.fa", **options):
-        data = content if isinstance(content, bytes) else content.encode()
-        (tmp_path / name).write_bytes(data)
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         return same(tmp_path / name, **options)
 
     return read

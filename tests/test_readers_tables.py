@@ -72,8 +72,7 @@ def test_numbers_of_json_as_labels(write, value, label):
         ):
             read_corpus(write("x.jsonl", rows))
         return
-    corpus = read_corpus(write("x.jsonl", rows))
-    assert corpus.labels == ["x"] + [label] * (label is not None)
+    assert read_corpus(write("x.jsonl", rows)).labels == ["x"] + [label] * (label is not None)
 
 
 def test_tsv_does_not_honour_quotes(write):
@@ -166,8 +165,7 @@ def test_a_table_may_begin_anywhere_in_a_sheet(top, left, merged, tmp_path):
     rows = [["ticket", "title", "text", "label"], *([i, "t", f"text {i}", "ab"[i // 2]] for i in range(4))]
     for i, row in enumerate(rows):
         for k, cell in enumerate(row):
-            merges = merged and k == 3 and i in (2, 4)
-            book.active.cell(top + i, left + k, None if merges else cell)
+            book.active.cell(top + i, left + k, None if (merged and k == 3 and i in (2, 4)) else cell)
     for i in (1, 3) if merged else ():
         book.active.merge_cells(
             start_row=top + i, end_row=top + i + 1, start_column=left + 3, end_column=left + 3
@@ -472,8 +470,7 @@ def test_tables_of_r(name, header, row, write):
 )
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.txt"])
 def test_comments_above_the_header(name, above, write):
-    table = TABLE.replace(",", "\t") if name == "t.tsv" else TABLE
-    corpus = read_corpus(write(name, above + table))
+    corpus = read_corpus(write(name, above + (TABLE.replace(",", "\t") if name == "t.tsv" else TABLE)))
     assert_is_table(corpus)
     assert "lines above the header that are left out" in corpus.problems[0][1]
 
@@ -569,8 +566,7 @@ def test_lists_in_cells(cells, labels, write):
 
 def test_a_column_for_each_label(write):
     path = write("t.csv", "id,text,a,b,c\n1,x,1,0,1\n2,y,0,0.0,0\n3,z,0,True,FALSE\n")
-    corpus = read_corpus(path, label="a,b,c")
-    assert corpus.labels == [("a", "c"), (), ("b",)]
+    assert read_corpus(path, label="a,b,c").labels == [("a", "c"), (), ("b",)]
     assert read_corpus(path, label="3,4").labels == [("a",), (), ("b",)]
     with pytest.raises(InputError, match=r"line 2: 'id' is '2'|'text' is 'x'; columns of labels hold 1"):
         read_corpus(path, text="a", label="b,text")
@@ -594,8 +590,7 @@ def test_data_frames_in_json(name, orient, write):
         else:
             content = frame.to_json(orient=orient)
         assert_is_table(read_corpus(write(name, content), **options))
-    pretty = json.dumps(json.loads(content), indent=2)
-    assert_is_table(read_corpus(write("t.json", pretty), **options))
+    assert_is_table(read_corpus(write("t.json", json.dumps(json.loads(content), indent=2)), **options))
 
 
 def test_long_data_frames_and_arrays_in_json(write):
@@ -991,8 +986,7 @@ def test_words_of_another_charset_are_said(words, charset, share, write):
 )  # fmt: skip
 def test_words_of_windows_1252_are_not_doubted(words, write):
     rows = [f"{' '.join(words.split()[i % 2 :])} {i};{'ab'[i % 2]}" for i in range(40)]
-    corpus = read_corpus(write("t.csv", "\n".join(["text;label", *rows]).encode("cp1252")))
-    assert not corpus.warnings
+    assert not read_corpus(write("t.csv", "\n".join(["text;label", *rows]).encode("cp1252"))).warnings
 
 
 @pytest.mark.parametrize(

@@ -133,8 +133,7 @@ def test_the_format_is_told_from_the_content(name, pack, tmp_path):
     assert corpus.labels == ["1", "-1", "2.5"]
     assert (corpus.ids, corpus.texts, corpus.examples) == (["1", "2", "3"], [], corpus.vectors)
     refuses("holds vectors, not documents", list, stream_corpus(tmp_path / name))
-    stored = stream_corpus(tmp_path / name).stored()
-    assert (stored.vectors != corpus.vectors).nnz == 0
+    assert (stream_corpus(tmp_path / name).stored().vectors != corpus.vectors).nnz == 0
     documents = read_documents([tmp_path / name, tmp_path / name])
     assert documents.labels is None
     assert documents.vectors.shape == (6, 3)
@@ -187,8 +186,7 @@ def test_npy(dtype, tmp_path):
     assert corpus.vectors.dtype == (np.float32 if dtype in (np.float32, np.uint8, bool) else np.float64)
     assert np.array_equal(corpus.vectors, values)
     assert corpus.labels is None
-    stored = stream_corpus(tmp_path / "x.npy").stored()
-    assert np.array_equal(stored.vectors, values)
+    assert np.array_equal(stream_corpus(tmp_path / "x.npy").stored().vectors, values)
 
 
 def test_npz_of_arrays_and_of_scipy(tmp_path):
@@ -290,8 +288,7 @@ def test_columns_stay_apart(stored, tmp_path):
         "subject": ["Re"], "body": [""], "hour": [23], "size": [100],
     }  # fmt: skip
     assert corpus.duplicates() == []
-    twice = corpus.subset([0, 1, 0])
-    assert twice.duplicates() == [("2", "2")]
+    assert corpus.subset([0, 1, 0]).duplicates() == [("2", "2")]
 
 
 def test_columns_of_several_paths_and_vectors_beside(write):

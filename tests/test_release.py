@@ -25,8 +25,7 @@ WRONG = [
 
 
 def project():
-    tomllib = pytest.importorskip("tomllib")
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def test_the_version_is_in_one_place_and_in_the_changelog():
@@ -121,8 +120,7 @@ def test_the_job_of_the_oldest_versions_has_the_lower_bounds():
 
 
 def test_the_citation():
-    yaml = pytest.importorskip("yaml")
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    cited = pytest.importorskip("yaml").safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert cited["cff-version"] == "1.2.0"
     assert cited["license"] == project()["license"]
     assert "repository-code" not in cited  # until the project has a home

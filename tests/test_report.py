@@ -26,8 +26,7 @@ def test_reports(model, tmp_path):
     assert saved.results.metrics["accuracy"] == 0.75
     assert [mistake.id for mistake in saved.mistakes] == ["2"]
     assert repr(saved).startswith("SavedReport(4 examples, accuracy=0.75")
-    page = saved.save(tmp_path / "report.html").read_text("utf-8")
-    assert "<title>Evaluation" in page
+    assert "<title>Evaluation" in saved.save(tmp_path / "report.html").read_text("utf-8")
     frame = saved._repr_html_()
     assert frame.startswith("<iframe srcdoc=")
     assert "<script" not in frame

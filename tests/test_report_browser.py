@@ -108,8 +108,7 @@ def test_renders_without_complaints(visit, reports, name, scheme, tmp_path):
         assert box["width"] > 300
         assert 150 < box["height"] < 600  # a narrow chart by itself would be blown up
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    luminance = sum(map(int, background[4:-1].split(","))) / 3
-    assert (luminance > 200) == (scheme == "light")
+    assert (sum(map(int, background[4:-1].split(","))) / 3 > 200) == (scheme == "light")
     picture = tmp_path / "page.png"
     page.screenshot(path=picture, full_page=True)
     assert picture.stat().st_size > 20_000
@@ -210,8 +209,7 @@ def test_light_and_dark_at_a_button(visit, reports):
     light = page.evaluate(colour)
     assert page.inner_text("#theme") == "dark"
     page.click("#theme")
-    dark = page.evaluate(colour)
-    assert dark != light
+    assert page.evaluate(colour) != light
     assert page.inner_text("#theme") == "light"
     page.click("#theme")
     assert page.evaluate(colour) == light
@@ -232,8 +230,7 @@ def test_twenty_classes_fit_beside_no_empty_space(visit, reports):
         )
         assert (own > room) == scrolls
         assert len(page.query_selector_all(".full thead th")) == 21
-    plain = visit(reports[0] / "twenty.html", java_script_enabled=False)
-    assert plain.is_hidden("select >> nth=0")
+    assert visit(reports[0] / "twenty.html", java_script_enabled=False).is_hidden("select >> nth=0")
 
 
 def test_every_class_has_curves(visit, reports):
@@ -254,8 +251,7 @@ def test_every_class_has_curves(visit, reports):
 @pytest.mark.parametrize("name", ["binary", "calibrated", "three", "right"])
 def test_tiles_of_a_row_are_level(visit, reports, name):
     """An interval that ends at 100 % took two lines, and a figure without one none."""
-    page = visit(reports[0] / f"{name}.html")
-    for tiles in page.locator("dl.tiles").all():
+    for tiles in visit(reports[0] / f"{name}.html").locator("dl.tiles").all():
         tops = {}
         for tile in tiles.locator("dd").all():
             box = tile.bounding_box()
@@ -322,8 +318,7 @@ def hostile_files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("payloads")
     for name, make in hostile_pages.PAGES.items():
         page = make(len(hostile_pages.ALL))
-        path = folder / f"{name}{'.svg' if page.startswith('<svg') else '.html'}"
-        path.write_text(page, "utf-8")
+        (folder / f"{name}{'.svg' if page.startswith('<svg') else '.html'}").write_text(page, "utf-8")
     return sorted(folder.iterdir())
 
 

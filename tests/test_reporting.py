@@ -172,8 +172,7 @@ def test_features_of_the_worst_classes_are_drawn():
     }
     top = {each.label: each for each in model.top_features(20)}
     assert all(each == top[each.label] for each in found.features)
-    page = html.render(found)
-    assert page.count(": substrings</h2>") == 6
+    assert html.render(found).count(": substrings</h2>") == 6
     assert f"{found.features[0].features[0].weight:.4g}" in files.as_markdown(found)
     assert found.as_dict()["features"][0]["kind"] == "substrings"
     bare = make_report(model.model_, found.results, texts[80:], [str(i) for i in range(80)], mistakes=0)
@@ -218,8 +217,7 @@ def test_warnings_stand_at_the_top():
     page = html.render(make_report(model.model_, results, other, ["x", "y", "z"]))
     assert page.index("labels that the model does not know") < page.index("Headline")
     assert "% of the symbols of these documents do not occur" in page
-    known = judge(model, texts, labels)
-    assert "100.0% of these documents were in the training" in known.warnings[0]
+    assert "100.0% of these documents were in the training" in judge(model, texts, labels).warnings[0]
     refuses("no labelled documents", judge, model, [], [])
 
 
@@ -257,8 +255,7 @@ def test_a_one_class_model_is_judged():
     )
     results = judge(model, texts, labels, "ham")
     assert results.labels == ["spam", "ham"]
-    inside = model.predict(texts) > 0
-    assert results.recall == inside[np.array(labels) == "ham"].mean()
+    assert results.recall == (model.predict(texts) > 0)[np.array(labels) == "ham"].mean()
     assert_self_contained(html.render(make_report(model.model_, results, texts, texts)))
     refuses("the label that it was trained on", judge, model, texts, labels)
     refuses("reduce them to two", judge, model, texts[:3], ["ham", "b", "c"], "ham")

@@ -98,8 +98,7 @@ def test_a_book_has_its_class_and_the_classes_that_its_pieces_are_mistaken_for()
 
 
 def test_slices_are_of_the_documents_that_were_judged():
-    results = judged(0.1)
-    part = replace(results, index=np.arange(200) + 50)
+    part = replace(judged(0.1), index=np.arange(200) + 50)
     values = ["left out"] * 50 + ["judged"] * 200
     assert [each.value for each in make_slices(part, "c", values, 20).slices] == ["judged"]
     refuses("give a value each", make_slices, part, "c", values[:100])
@@ -107,13 +106,11 @@ def test_slices_are_of_the_documents_that_were_judged():
 
 @pytest.mark.parametrize("results", [of_classes(4).results, numbers(3.0), of_labels(1)])
 def test_every_task_has_slices(results):
-    values = [str(i % 3) for i in range(results.n)]
-    found = make_slices(results, "column", values, resamples=30)
+    found = make_slices(results, "column", [str(i % 3) for i in range(results.n)], resamples=30)
     for each in found.slices:
         low, high = each.intervals[found.metric]
         assert low - 1e-9 <= each.metrics[found.metric] <= high + 1e-9
-    page = html.render(as_report(results, slices=found))
-    assert "By column" in "".join(Page(page).words)
+    assert "By column" in "".join(Page(html.render(as_report(results, slices=found))).words)
 
 
 def test_models_side_by_side_are_paired_with_the_first():
@@ -197,8 +194,7 @@ def test_the_answer_of_a_learning_curve():
     assert (falls.would_help, flat.would_help) == ("yes", "hardly")
     assert "would probably help" in sections.learning_sentence(falls)
     assert "(1,000)" in sections.learning_sentence(falls)
-    loud = fit_learning_curve("accuracy", n, np.abs(2 * n**-0.5 + 60 * noise))
-    assert loud.would_help == "unclear"
+    assert fit_learning_curve("accuracy", n, np.abs(2 * n**-0.5 + 60 * noise)).would_help == "unclear"
     perfect = fit_learning_curve("accuracy", n, np.zeros((3, 5)))
     assert perfect.expected == 0.0
     assert html.render(as_report(judged(0.1), learning=perfect))
@@ -375,8 +371,7 @@ def table(tmp_path_factory):
 
 def test_evaluate_several_models_by_a_column(table):
     options = ("--beside", "b.textsvm", "--slice", "source", "--report", "r.html", "--json")
-    result = works("evaluate", "a.textsvm", "t.csv", *options, cwd=table)
-    found = json.loads(result.stdout)
+    found = json.loads(works("evaluate", "a.textsvm", "t.csv", *options, cwd=table).stdout)
     assert [each["name"] for each in found["beside"]["models"]] == ["a.textsvm", "b.textsvm"]
     assert sum(each["n"] for each in found["slices"]["slices"]) == 120
     alone = json.loads(run("evaluate", "b.textsvm", "t.csv", "--device", "cpu", "--json", cwd=table).stdout)
@@ -398,8 +393,7 @@ def test_evaluate_several_models_by_a_column(table):
 def test_cross_validate_with_a_learning_curve_and_a_report(table):
     options = ("--kernel", "spectrum:3", "--device", "cpu", "--positive", "spam", "--folds", "3")
     more = ("--learning-curve", "--groups", "source", "--report", "cv.md", "--json")
-    result = works("cv", "t.csv", *options, "--folds", "2", *more, cwd=table)
-    found = json.loads(result.stdout)
+    found = json.loads(works("cv", "t.csv", *options, "--folds", "2", *more, cwd=table).stdout)
     assert found["learning_curve"]["would_help"] in ("yes", "hardly", "unclear")
     text = (table / "cv.md").read_text("utf-8")
     for title in ("## Would more texts help?", "## By source", "## The worst mistakes"):

@@ -60,8 +60,7 @@ def written(format, rows):
 
 @pytest.mark.parametrize("cell", [*HARMLESS, *FORMULAS, "'=1", "''@x", "'-1"])
 def test_formulas_get_an_apostrophe_and_nothing_else_does(cell):
-    line = line_of([cell], *DIALECTS["csv"])
-    [[read]] = csv.reader(io.StringIO(line, newline=""))
+    [[read]] = csv.reader(io.StringIO(line_of([cell], *DIALECTS["csv"]), newline=""))
     assert not is_formula(read)
     assert read == ("'" * (cell not in HARMLESS) + cell)
     assert RESTORE.sub("", read) == restored(read) == cell
@@ -173,8 +172,7 @@ def test_no_command_writes_a_formula(name, suffix, hostile):
     if name not in ("explain", "doubts"):
         assert len(table) == len(rows)
     if suffix == "csv":
-        ids = {restored(row[header.index("id")]) for row in table}
-        assert ids <= {row["id"] for row in rows}
+        assert {restored(row[header.index("id")]) for row in table} <= {row["id"] for row in rows}
 
 
 def test_predictions_beside_a_table_keep_its_bytes_and_add_no_formula(hostile):

@@ -7,21 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
 
-from textsvm import (
-    SVC,
-    SVR,
-    Corpus,
-    MultilabelSVC,
-    ProgressBars,
-    Spectrum,
-    cross_validate,
-    doubts,
-    evaluate,
-    explain,
-    read_corpus,
-    tune,
-    verify,
-)
+import textsvm
 from textsvm.evaluation.comparison import side_by_side
 
 TEXTS = [f"{fruit} and {fruit} on {k}" for k in range(120) for fruit in ("banana", "mango")] * 4
@@ -38,20 +24,22 @@ pytestmark = pytest.mark.filterwarnings("ignore::textsvm.training.leakage.Leakag
 def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("short") / "t.csv"
     path.write_text("label,text\n" + "".join(f"{y},{x}\n" for x, y in zip(TEXTS, LABELS, strict=True)))
-    model = SVC(Spectrum(3)).fit(TEXTS, LABELS)
+    model = textsvm.SVC(textsvm.Spectrum(3)).fit(TEXTS, LABELS)
     return {
-        "Corpus": read_corpus(path),
-        "CrossValidation": cross_validate(
-            SVC(Spectrum(3)), TEXTS[:240], LABELS[:240], groups=np.arange(240) // 10
+        "Corpus": textsvm.read_corpus(path),
+        "CrossValidation": textsvm.cross_validate(
+            textsvm.SVC(textsvm.Spectrum(3)), TEXTS[:240], LABELS[:240], groups=np.arange(240) // 10
         ),
-        "Tuning": tune(SVC(Spectrum(3)), TEXTS[:240], LABELS[:240], {"C": [1, 10]}),
+        "Tuning": textsvm.tune(textsvm.SVC(textsvm.Spectrum(3)), TEXTS[:240], LABELS[:240], {"C": [1, 10]}),
         "TrainedModel": model.model_,
         "Record": model.model_.record,
         "Solution": model.solutions_[0],
-        "Explanation": explain(model, TEXTS[:1])[0],
-        "Doubts": doubts(SVC(Spectrum(3)), TEXTS[:240], LABELS[:240]),
-        "Results": evaluate(LABELS, model.predict(TEXTS), model.decision_function(TEXTS), model.classes_),
-        "Verification": verify(WORKS, list("aabbcc"), WORKS[0]),
+        "Explanation": textsvm.explain(model, TEXTS[:1])[0],
+        "Doubts": textsvm.doubts(textsvm.SVC(textsvm.Spectrum(3)), TEXTS[:240], LABELS[:240]),
+        "Results": textsvm.evaluate(
+            LABELS, model.predict(TEXTS), model.decision_function(TEXTS), model.classes_
+        ),
+        "Verification": textsvm.verify(WORKS, list("aabbcc"), WORKS[0]),
     }
 
 
@@ -69,22 +57,24 @@ def test_figures_and_shapes_are_shown(results):
 
 
 def test_a_short_result_is_whole():
-    assert "texts=['x'], labels=['a'], part=[None]" in repr(Corpus(["1"], ["x"], ["a"], [None]))
+    assert "texts=['x'], labels=['a'], part=[None]" in repr(textsvm.Corpus(["1"], ["x"], ["a"], [None]))
 
 
 def test_results_show_themselves_in_a_notebook():
     """Each with the figure that it is for; every text from outside is escaped, and long ones are cut."""
     texts = ["win <b>cash</b> now", "free money", "see you", "lunch at noon"] * 6
     labels = ["<script>alert(1)</script>", "<script>alert(1)</script>", "ham", "ham"] * 6
-    corpus = Corpus([*map(str, range(24))], texts, labels, [None] * 24, source="<i>mails</i>.csv" * 99)
-    model = SVC(Spectrum(3)).fit(texts, labels)
-    validated = cross_validate(SVC(Spectrum(2)), texts, labels, cv=2)
-    tuned = tune(SVC(Spectrum(2)), texts, labels, {"C": [0.01, 1, 10, 100]}, cv=2)
-    judged = evaluate(labels, model.predict(texts), model.decision_function(texts), model.classes_)
+    corpus = textsvm.Corpus(
+        [*map(str, range(24))], texts, labels, [None] * 24, source="<i>mails</i>.csv" * 99
+    )
+    model = textsvm.SVC(textsvm.Spectrum(3)).fit(texts, labels)
+    validated = textsvm.cross_validate(textsvm.SVC(textsvm.Spectrum(2)), texts, labels, cv=2)
+    tuned = textsvm.tune(textsvm.SVC(textsvm.Spectrum(2)), texts, labels, {"C": [0.01, 1, 10, 100]}, cv=2)
+    judged = textsvm.evaluate(labels, model.predict(texts), model.decision_function(texts), model.classes_)
     models = side_by_side({"<u>a": judged, "b": judged}, texts, corpus.ids)
     shown = {
         type(result).__name__: result._repr_html_()
-        for result in (corpus, validated, tuned, model.model_, explain(model, texts[:1])[0], models)
+        for result in (corpus, validated, tuned, model.model_, textsvm.explain(model, texts[:1])[0], models)
     }
     for name, page in shown.items():
         assert not re.search(r"<(?!/?(b|p|table|tr|td|span)\b)", page), name
@@ -100,7 +90,7 @@ def test_results_show_themselves_in_a_notebook():
     assert first == f"{tuned.best_score:.4g}"
     assert "&lt;script&gt;" in shown["TrainedModel"]
     text = re.sub("<.*?>", "", shown["Explanation"].partition("<b>")[0])
-    assert html.unescape(text) == explain(model, texts[:1])[0].text
+    assert html.unescape(text) == textsvm.explain(model, texts[:1])[0].text
     assert re.search(r"rgba\(\d+,\d+,\d+,0\.5\)", shown["Explanation"])  # the largest contribution
     assert "&lt;u&gt;a" in shown["SideBySide"]
 
@@ -109,17 +99,17 @@ def test_no_confusion_of_numbers_sets_of_labels_and_many_classes():
     texts = [f"{word} {n}" for word in ("a cat", "the dog") for n in range(24)]
     many = [f"{k % 12}" for k in range(48)]
     for model, y in (
-        (SVR(Spectrum(2)), [*range(48)]),
-        (MultilabelSVC(Spectrum(2)), [("a", "b"), ("a",), ("b",), ("c",)] * 12),
-        (SVC(Spectrum(2)), many),
+        (textsvm.SVR(textsvm.Spectrum(2)), [*range(48)]),
+        (textsvm.MultilabelSVC(textsvm.Spectrum(2)), [("a", "b"), ("a",), ("b",), ("c",)] * 12),
+        (textsvm.SVC(textsvm.Spectrum(2)), many),
     ):
-        result = cross_validate(model, texts, y, cv=2)
+        result = textsvm.cross_validate(model, texts, y, cv=2)
         assert result.confusion == {}
         assert result._repr_html_().count("<table>") == 1
 
 
 def test_progress_on_a_terminal(capsys):
-    progress = ProgressBars()
+    progress = textsvm.ProgressBars()
     for work in [
         ("read", 0, 4),
         ("read", 1, 4),
@@ -131,7 +121,7 @@ def test_progress_on_a_terminal(capsys):
         progress(*work)
     shown = "\rread           0%\rread         100%\n\rsolve         50%\npredict        0%"
     assert capsys.readouterr().err == shown
-    ProgressBars()(1, 1)
+    textsvm.ProgressBars()(1, 1)
     assert capsys.readouterr().err == f"\r{'':12} 100%\n"
 
 

@@ -141,8 +141,8 @@ class Server:
 
     def end(self):
         """The same of a server that has its signal: a second one could come after its last line of Python."""
-        rest = self.process.communicate(timeout=30)[1]
-        return self.process.returncode, rest
+        errors = self.process.communicate(timeout=30)[1]
+        return self.process.returncode, errors
 
     def wait_for(self, words):
         """The next line of stderr with these words."""
@@ -205,8 +205,7 @@ def parse_metrics(text):
             continue
         match = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+)\})? ([0-9.e+-]+)', line)
         assert match, line
-        family = re.sub("_(bucket|sum|count)$", "", match[1])
-        assert family in types or match[1] in types, line
+        assert re.sub("_(bucket|sum|count)$", "", match[1]) in types or match[1] in types, line
         assert (match[1], match[2]) not in values
         values[match[1], match[2] or ""] = float(match[3])
     return values
@@ -240,8 +239,7 @@ def test_a_model_with_an_encoder(tmp_path):
     + [("calibrated", ["--proba"], {}), ("calibrated", [], {"probabilities": False})],
 )
 def test_answers_are_those_of_predict(name, options, fields, server, models, tmp_path):
-    odd = [text for text in ODD if text.strip() and text != "\ud800"]
-    texts = [*TEXTS[:5], *TEXTS[200:230], *odd]
+    texts = [*TEXTS[:5], *TEXTS[200:230], *[text for text in ODD if text.strip() and text != "\ud800"]]
     expected = predicted(models / f"{name}.textsvm", texts, tmp_path, *options)
     assert server.predict(model=name, texts=texts, **fields) == (200, {"predictions": expected})
     for text, row in list(zip(texts, expected, strict=True))[-6:]:
@@ -553,8 +551,7 @@ def test_a_text_that_fails_does_not_take_others_with_it(models, capsys):
     scripted.ask(1, text="bad")
     scripted.ask(2, text="good")
     scripted.ask(3, texts=["good", "bad", "good"])
-    statuses = {number: status for number, status, _ in scripted.worker.call()}
-    assert statuses == {1: 500, 2: 200, 3: 500}
+    assert {number: status for number, status, _ in scripted.worker.call()} == {1: 500, 2: 200, 3: 500}
     assert not scripted.worker.jobs
     assert "ZeroDivisionError" in capsys.readouterr().err
 
@@ -733,8 +730,7 @@ def test_other_methods_and_paths(server):
 
 def received(client):
     """Status and sentence of an answer after which the server closes the connection."""
-    answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = b"".join(iter(lambda: client.recv(1 << 16), b"")).partition(b"\r\n\r\n")
     assert b"content-type: application/json" in head
     return int(head.split()[1]), json.loads(body)["error"]
 
@@ -1037,8 +1033,7 @@ def test_both_processes_have_the_same_models(models, tmp_path):
     old = replace_by(SVC(Spectrum((1, 3))).fit(TEXTS[:60], LABELS[:60]))
     with serving(f"m={path}") as server:
         assert [server.predict(text=text)[1]["decision"] for text in TEXTS[:3]] == old
-        new = replace_by(SVC(Spectrum(2)).fit(TEXTS[:60], LABELS[:60]))
-        agree(new)
+        agree(replace_by(SVC(Spectrum(2)).fit(TEXTS[:60], LABELS[:60])))
         newer = replace_by(SVC(Spectrum(3)).fit(TEXTS[:60], LABELS[:60]))
         server.process.send_signal(signal.SIGHUP)
         agree(newer)

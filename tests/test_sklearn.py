@@ -436,13 +436,7 @@ def test_sample_weights_are_routed(task):
         model = SVC(Spectrum(p=2)).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
         assert "progress" not in model.get_metadata_routing().fit.requests
         routed = cross_validate(
-            model,
-            texts,
-            y,
-            params=params,
-            cv=2,
-            return_estimator=True,
-            return_indices=True,
+            model, texts, y, params=params, cv=2, return_estimator=True, return_indices=True
         )
     train = routed["indices"]["train"][0]
     expected = SVC(Spectrum(p=2)).fit([texts[i] for i in train], y[train], weight[train])
@@ -513,8 +507,7 @@ def test_parameters_of_a_kernel_that_is_not_named_yet():
         ValueError, match=r"kernel is 'auto' and has no parameter 'p'; set kernel=Spectrum\(\.\.\.\)"
     ):
         SVC().set_params(kernel__p=3)
-    model = SVC().set_params(kernel=Spectrum(2), kernel__p=3)
-    assert model.kernel.p == 3
+    assert SVC().set_params(kernel=Spectrum(2), kernel__p=3).kernel.p == 3
 
 
 @pytest.mark.parametrize("text", ["spectrum:1-5,log,idf", "words:1-2", "spectrum:3+gap:2", "edit:gamma=0.1"])
@@ -642,8 +635,7 @@ def test_displays_take_classifiers(kind, display, task):
 @pytest.mark.parametrize("kind", faces())
 def test_no_estimator_routes_progress(kind):
     with config_context(enable_metadata_routing=True):
-        routing = kind().get_metadata_routing()
-        assert "progress" not in str(routing)
+        assert "progress" not in str(kind().get_metadata_routing())
         if "groups" in inspect.signature(kind.fit).parameters:
             asked = kind().set_fit_request(groups=True, sample_weight=True).get_metadata_routing()
             assert asked.fit.requests == {"groups": True, "sample_weight": True}

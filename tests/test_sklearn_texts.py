@@ -69,8 +69,7 @@ def test_a_column_of_texts_is_texts(form, model):
     features = SpectrumFeatures(p=2).fit(column)
     assert (features.transform(others) != SpectrumFeatures(p=2).fit(TEXTS).transform(OTHERS)).nnz == 0
     assert CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(column, LABELS).score(column, LABELS) == 1
-    found = cross_validate(SVC(Spectrum(2)), column, LABELS, cv=2)
-    assert found.pooled["accuracy"] == 1
+    assert cross_validate(SVC(Spectrum(2)), column, LABELS, cv=2).pooled["accuracy"] == 1
 
 
 def test_tables_of_more_columns_and_columns_of_numbers_are_no_texts():

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from refusals import raising
 
 from textsvm.kernels.gap import cuda as gap_cuda
 from textsvm.kernels.gap.recurrence import Recurrence
@@ -59,10 +60,9 @@ def test_tiles_for_every_card_are_compiled_by_the_test_of_kernels(way, room):
 
 
 @pytest.mark.parametrize("slabs", [1, 40, 85, 100, 128, 129, 1000])
-def test_a_few_rows_of_vectors_take_tiles_where_they_do_not_fit(slabs, room, monkeypatch):
+def test_a_few_rows_of_vectors_take_tiles_where_they_do_not_fit(slabs, room, set_values):
     kernel, tiled = Kernel(), []
-    monkeypatch.setattr(gpu, "function", lambda *args: kernel)
-    monkeypatch.setattr(gpu, "multiprocessors", lambda: 16)
+    set_values(gpu, function=lambda *args: kernel, multiprocessors=lambda: 16)
     rows = SimpleNamespace(digits=np.empty((8, 3, 32 * slabs), np.int8))
     columns = SimpleNamespace(slabs=slabs, grid=SimpleNamespace(way=SIX))
     matrix = SimpleNamespace(
@@ -125,14 +125,10 @@ def test_dense_rows_of_gapped_kmers_fit(n_symbols, room):
             assert 4 * dense._padded(masks) + 1024 <= room
 
 
-def test_products_stay_unpacked_if_the_free_memory_is_in_pieces(monkeypatch):
-    def pack(*arguments):
-        raise MemoryError
-
-    monkeypatch.setattr(gpu, "cupy", lambda: np)
-    monkeypatch.setattr(gpu, "free_memory", lambda: 1 << 20)
-    for name, value in {"PACK": 1, "packed_bytes": lambda *arguments: 1000, "PackedRows": pack}.items():
-        monkeypatch.setattr(newton_cuda, name, value)
+def test_products_stay_unpacked_if_the_free_memory_is_in_pieces(set_values):
+    set_values(gpu, cupy=lambda: np, free_memory=lambda: 1 << 20)
+    full = raising(MemoryError)
+    set_values(newton_cuda, PACK=1, packed_bytes=lambda *arguments: 1000, PackedRows=full)
     solver = object.__new__(newton_cuda._Gradients)
     solver.width, solver.index, solver.x = 1, np.arange(2), SimpleNamespace(indptr=np.array([0, 3, 5]))
     assert solver._packed(SimpleNamespace(squares=np.ones(2))) is None

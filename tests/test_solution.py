@@ -78,8 +78,7 @@ def test_passes_have_the_bits_of_numpy(m, free, seed):
 
 def test_nothing_has_been_learnt():
     dual, _, responses = problem(0, 50, 1.0, 0.5)
-    zeros = assess(dual, np.zeros(50), responses, 0, "", Stopping(1e-3))
-    coef, at = warm_start(dual, dual, zeros)
+    coef, at = warm_start(dual, dual, assess(dual, np.zeros(50), responses, 0, "", Stopping(1e-3)))
     assert not coef.any()
     np.testing.assert_array_equal(at, dual.sign * dual.linear)
 

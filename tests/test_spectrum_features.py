@@ -120,8 +120,7 @@ def test_what_no_training_document_holds_adds_to_the_norm_alone():
     assert abs(model.decision_function(["banana"])[0] - model.intercept_[0]) > 1e-3
     model = SVC(Spectrum((1, 2), odds=True)).fit(TRAIN, CLASSES[2])
     texts = ["banana", "bananaΩ", "bananaΩΨ", "bananaΩΨΦ"]
-    away = np.abs(model.decision_function(texts) - model.intercept_)
-    assert (np.diff(away) < -0.005).all()
+    assert (np.diff(np.abs(model.decision_function(texts) - model.intercept_)) < -0.005).all()
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5], [0.9, 0.1], [0.2, 0.3, 0.5]])

@@ -163,10 +163,9 @@ def test_batches_change_nothing(p, monkeypatch):
     assert model.transform([]).shape == (0, len(model.columns_))
 
 
-def test_indices_are_wide_where_they_must_be(monkeypatch):
+def test_indices_are_wide_where_they_must_be(set_values):
     """SciPy wants column indices as wide as row starts."""
-    monkeypatch.setattr(feature_matrix, "index_type", lambda n: np.int64)
-    monkeypatch.setattr(feature_matrix, "COUNTED", 1)  # several parts
+    set_values(feature_matrix, index_type=lambda n: np.int64, COUNTED=1)  # several parts
     model = SpectrumFeatures((1, 2), device="cpu")
     for x in (model.fit_transform(TEXTS), model.transform(TEXTS)):
         assert x.indices.dtype == x.indptr.dtype == np.int64
@@ -220,8 +219,7 @@ def test_a_column_of_a_table():
     both = ColumnTransformer(
         [("text", SpectrumFeatures(2, device="cpu"), "text"), ("rest", "passthrough", ["length"])]
     )
-    x = both.fit_transform(frame)
-    assert x.shape == (len(TEXTS), len(both.get_feature_names_out()))
+    assert both.fit_transform(frame).shape == (len(TEXTS), len(both.get_feature_names_out()))
     assert "text__ba" in both.get_feature_names_out()
 
 
@@ -248,7 +246,7 @@ def test_a_sentence_about_what_cannot_be(parameters, texts, message):
     refuses(message, SpectrumFeatures(device="cpu", **parameters).fit, texts)
 
 
-def test_memory_is_asked_for_before_it_is_taken(mail, monkeypatch):
+def test_memory_is_asked_for_before_it_is_taken(mail, monkeypatch, set_values):
     train, _ = mail
     model = SpectrumFeatures((1, 5), device="cpu").fit(train)
     entries = SpectrumFeatures((1, 5), device="cpu").fit_transform(train).nnz
@@ -256,8 +254,7 @@ def test_memory_is_asked_for_before_it_is_taken(mail, monkeypatch):
     assert abs(feature_matrix.predicted_entries(documents, (1, 5)) - entries) < 0.1 * entries
     monkeypatch.setattr(feature_matrix, "SAMPLE", 20)
     assert abs(feature_matrix.predicted_entries(documents, (1, 5)) - entries) < 0.3 * entries
-    monkeypatch.setattr(feature_matrix, "count_each", None)  # nothing is counted
-    monkeypatch.setattr(feature_matrix, "predicted_entries", lambda *_: entries)
+    set_values(feature_matrix, count_each=None, predicted_entries=lambda *_: entries)  # nothing is counted
     left = 28 * len(documents.codes) + 8 * entries - 1
     monkeypatch.setattr(host_memory, "_available_memory", lambda: left)
     with pytest.raises(InputError, match=r"need about .* MiB of main memory .*min_df.*max_length"):

@@ -52,8 +52,7 @@ def answer(monkeypatch, by_numpy):
 
 
 def given_documents(texts, tokens="characters", form="unicode", length=None):
-    documents = encode(texts, None, Reading(normal_form(form, True, False), length))
-    return encode_as(documents, tokens)
+    return encode_as(encode(texts, None, Reading(normal_form(form, True, False), length)), tokens)
 
 
 @settings(max_examples=60, deadline=None)
@@ -175,8 +174,7 @@ def test_damaged_files_are_refused_alike(tmp_path):
 @pytest.mark.parametrize("reject", ["abc", [0.7, 0.3], [0.1, 0.2, 0.3], 2])
 def test_bounds_of_a_file_that_are_none_are_refused(reject, tmp_path):
     model = CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(TEXTS, ["x", "y"] * 3)
-    damaged = replace(model.model_, rule=replace(model.model_.rule, reject=reject))
-    save(damaged, tmp_path / "m")
+    save(replace(model.model_, rule=replace(model.model_.rule, reject=reject)), tmp_path / "m")
     for read in (load, textsvm.load):
         refuses("neither a probability nor two", read, tmp_path / "m")
 

@@ -112,11 +112,9 @@ class Table(Kernel):
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(monkeypatch, set_values):
     """Panels of 4 rows, read 3 rows at a time."""
-    monkeypatch.setattr(stores, "PANEL_BYTES", 0)
-    monkeypatch.setattr(stores, "ROWS_OF_LARGE", 4)
-    monkeypatch.setattr(stores, "MIN_ROWS", 1)
+    set_values(stores, PANEL_BYTES=0, ROWS_OF_LARGE=4, MIN_ROWS=1)
     monkeypatch.setattr(panel_files, "_PIECE", 4 * N * 3)
 
 
@@ -157,8 +155,7 @@ def test_half_of_the_values_are_computed(tmp_path, small):
     stored_rows(tmp_path, wanted(kernel))
     assert N * N / 2 < kernel.values <= N * N * (0.5 + 1.5 / BANDS)
     again = Table()
-    rows = stored_rows(tmp_path, wanted(again))
-    np.testing.assert_array_equal(rows.gram(), MATRIX)
+    np.testing.assert_array_equal(stored_rows(tmp_path, wanted(again)).gram(), MATRIX)
     assert again.values == 0
 
 
@@ -342,8 +339,7 @@ def refuse_rows(monkeypatch, kernel):
 
 def test_every_machine_and_search_finds_what_one_has_made(tmp_path, monkeypatch):
     options = {"device": "cpu", "compute": Compute(store=tmp_path), "max_length": 9}
-    kernels = [EDIT, EditDistance(gamma=0.2)]
-    grid = {"kernel": kernels, "C": [1, 10]}
+    grid = {"kernel": [EDIT, EditDistance(gamma=0.2)], "C": [1, 10]}
     without = tune(SVC(EDIT, device="cpu", max_length=9), TEXTS, LABELS, grid, cv=3)
     tuned = tune(SVC(EDIT, **options), TEXTS, LABELS, grid, cv=3, minutes=10)
     assert [row["mean"] for row in tuned.table] == [row["mean"] for row in without.table]
@@ -528,9 +524,8 @@ def test_room_for_what_is_missing(tmp_path, small, monkeypatch):
     assert files(tmp_path / "made") == right
 
 
-def test_a_disk_that_becomes_full(tmp_path, monkeypatch):
-    monkeypatch.setattr(stores, "PANEL_BYTES", 4 * N * 30)
-    monkeypatch.setattr(stores, "ROWS_OF_LARGE", 1)
+def test_a_disk_that_becomes_full(tmp_path, set_values):
+    set_values(stores, PANEL_BYTES=4 * N * 30, ROWS_OF_LARGE=1)
     undisturbed = tmp_path / "one"
     stored_rows(undisturbed, wanted())
     folder = tmp_path / "other"

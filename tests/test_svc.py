@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
-from refusals import refuses
+from refusals import raising, refuses
 from sklearn import svm
 from sklearn.base import clone
 
@@ -121,8 +121,7 @@ def test_ordered_classes_have_machines_of_higher_against_lower(three, numbers, f
     judges = [svm.SVC(kernel="precomputed", C=3.0, tol=1e-6).fit(K, level > k) for k in (0, 1)]
     f, g = (judge.decision_function(K) for judge in judges)
     values = {"tree": (-f - g) / 2, "day": (f - g) / 2, "fruit": (f + g) / 2}
-    names = order if numbers else sorted(order)
-    expected = np.stack([values[name] for name in names], axis=1)
+    expected = np.stack([values[name] for name in (order if numbers else sorted(order))], axis=1)
     np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-4)
     falls = f > g
     assert falls.mean() > 0.6
@@ -255,11 +254,9 @@ WEIGHTS = [
 
 @pytest.mark.parametrize(("weight", "message"), WEIGHTS, ids=[message for _, message in WEIGHTS])
 def test_unusable_weights_are_named_before_the_work(weight, message):
-    def begun(stage, done, total):
-        raise AssertionError("the work has begun")
-
-    with pytest.raises(InputError, match=message):
-        SVC(Spectrum(p=1)).fit(["x", "y", "xx", "yy"], ["a", "b", "a", "b"], weight, progress=begun)
+    begun = raising(AssertionError("the work has begun"))
+    texts, labels = ["x", "y", "xx", "yy"], ["a", "b", "a", "b"]
+    refuses(message, SVC(Spectrum(p=1)).fit, texts, labels, weight, progress=begun)
 
 
 def test_labels_keep_their_type(task):
@@ -459,9 +456,7 @@ def test_the_first_class_wins_a_tie(n, strategy):
 
 def test_the_gap_of_the_largest_C_is_infinite_and_not_a_warning():
     texts, labels = ["ab", "ab", "cd", "cd ab", "b"], [0, 1, 0, 1, 1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
+    with warnings.catch_warnings(action="error", category=RuntimeWarning):
         warnings.simplefilter("ignore", UserWarning)
-        weight = [1e100] * 5
-        model = SVC(Spectrum(1), C=1e100, max_iter=100).fit(texts, labels, sample_weight=weight)
+        model = SVC(Spectrum(1), C=1e100, max_iter=100).fit(texts, labels, sample_weight=[1e100] * 5)
         assert np.isfinite(model.decision_function(texts)).all()

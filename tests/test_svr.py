@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from refusals import refuses
+from refusals import raising, refuses
 from sklearn import svm
 
 from textsvm import SVR, EditDistance, GapWeighted, Spectrum
@@ -71,9 +71,7 @@ def test_a_wide_tube_needs_no_support_vectors(task):
     ],
 )
 def test_unusable_targets_are_named_before_the_work(y, message):
-    def begun(stage, done, total):
-        raise AssertionError("the work has begun")
-
+    begun = raising(AssertionError("the work has begun"))
     refuses(message, SVR(Spectrum(p=1)).fit, ["x", "y", "z"], y, progress=begun)
 
 

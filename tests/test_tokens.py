@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loading import change, load
-from refusals import refuses
+from refusals import raising, refuses
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
@@ -123,8 +123,7 @@ def test_encoding_is_exact(tokens, texts, more):
 def test_spectrum_of_words_is_what_scikit_learn_makes_of_them(words_of):
     texts = [text for text in TEXTS if text]
     shape = {"token_pattern": WORDS, "ngram_range": words_of}
-    tfidf = TfidfVectorizer(sublinear_tf=True, **shape)
-    x = tfidf.fit_transform(texts)
+    x = TfidfVectorizer(sublinear_tf=True, **shape).fit_transform(texts)
     model = SVC(Spectrum(words_of, "log", idf=True, tokens="words"), device="cpu").fit(texts, LABELS[:-1])
     gram = prepare(model.settings, texts).gram.window().values
     np.testing.assert_allclose(gram, (x @ x.T).toarray(), atol=1e-6)
@@ -242,10 +241,6 @@ class TestModels:
         assert "100.0% of these documents were in the training" in told
 
 
-def broken(text):
-    raise KeyError("no such word")
-
-
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
@@ -255,7 +250,7 @@ def broken(text):
         (lambda text: [1, text], "returned a list with a int in it"),
         (lambda text: [None], "returned a list with a NoneType in it"),
         (lambda text: None, "failed on .* must return a list of str"),
-        (broken, "failed on .*KeyError: 'no such word'"),
+        (raising(KeyError("no such word")), "failed on .*KeyError: 'no such word'"),
         (lambda text: [], "no document has any token"),
     ],
 )

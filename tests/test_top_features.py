@@ -55,8 +55,7 @@ def counts(text, name, tokens):
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("labels", [LABELS, THREE])
 def test_coefficients_give_the_decision(tokens, normalised, labels):
-    kernel = Spectrum((1, 2), normalised=normalised, tokens=tokens)
-    model = SVC(kernel, device="cpu").fit(TEXTS, labels)
+    model = SVC(Spectrum((1, 2), normalised=normalised, tokens=tokens), device="cpu").fit(TEXTS, labels)
     names = model.get_feature_names_out()
     assert model.coef_.shape == (len(model.intercept_), len(names))
     X = np.array([[counts(text, name, tokens) for name in names] for text in TEXTS], float)
@@ -77,8 +76,7 @@ def test_occurrences_of_the_intersection_kernel_are_features():
 
 
 def test_each_class_has_the_features_that_speak_for_it():
-    model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)
-    ham, spam = model.top_features(3)
+    ham, spam = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS).top_features(3)
     assert (ham.label, spam.label, ham.kind) == ("ham", "spam", "words")
     assert spam.features[0].text == "cash"
     assert {each.text for each in ham.features} <= {"lunch", "at", "noon", "see", "you", "then"}
@@ -87,8 +85,7 @@ def test_each_class_has_the_features_that_speak_for_it():
 
 
 def test_a_sum_has_a_list_for_each_term():
-    kernel = Sum([Spectrum(3), Spectrum(1, tokens="words")])
-    model = SVC(kernel, device="cpu").fit(TEXTS, LABELS)
+    model = SVC(Sum([Spectrum(3), Spectrum(1, tokens="words")]), device="cpu").fit(TEXTS, LABELS)
     assert [each.kind for each in model.top_features(4)] == ["substrings", "words"] * 2
     names = model.get_feature_names_out()
     assert "words:1__cash" in names
@@ -162,8 +159,7 @@ def test_occurrences_are_those_of_python(text, string):
 
 
 def test_command_line(tmp_path, write):
-    model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)
-    save(model, tmp_path / "m.textsvm")
+    save(SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS), tmp_path / "m.textsvm")
     told = run("explain", tmp_path / "m.textsvm", "--top", "2", "--json")
     sides = [json.loads(line) for line in told.stdout.splitlines()]
     assert [side["label"] for side in sides] == ["ham", "spam"]

@@ -130,8 +130,7 @@ def test_documents_without_a_label(form, tmp_path):
         if form == "tuples":
             assert found == [(), ("cash",)]
         else:
-            rows = found.toarray() if form == "sparse" else found
-            assert rows.tolist() == [[0, 0], [1, 0]]
+            assert (found.toarray() if form == "sparse" else found).tolist() == [[0, 0], [1, 0]]
 
 
 def test_the_classifier_of_a_calibrated_model_has_no_calibration(tmp_path):

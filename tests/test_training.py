@@ -117,8 +117,7 @@ def test_numbers(name):
 def test_one_class(name):
     texts, _ = letters(90)
     by_gram, by_features = both(lambda **options: OneClassSVM(KERNELS[name], 0.3, **options), texts)
-    wide = max(1.0, abs(by_gram.offset_))
-    judge(by_gram, by_features, atol=0.02 * wide)
+    judge(by_gram, by_features, atol=0.02 * max(1.0, abs(by_gram.offset_)))
 
 
 @pytest.mark.parametrize("thresholds", ["zero", "cv"])

@@ -86,8 +86,7 @@ def test_texts_over_kernels_is_a_cross_validation_of_each_and_a_fit_of_the_best(
     documents, y = texts(40, seed=1)
     splits = list(SPLITS.split(documents, y))
     model = SVC(tol=1e-6, device="cpu")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         result = tune(model, documents, y, {"kernel": KERNELS, "C": [0.1, 1]}, cv=splits)
         assert [row["params"]["C"] for row in result.table] == [0.1] * 5 + [1] * 5
         for row in result.table:
@@ -163,8 +162,7 @@ def test_nested_is_tuning_inside_each_training_part(grouped):
     groups = np.arange(N) // 2 if grouped else None
     grid = {"C": CS, "class_weight": [None, "balanced"]}
     result = tune(given(), matrix, y, grid, cv=3, nested=4, groups=groups, random_state=7)
-    model = given()
-    outer = make_folds(4, as_target(model.settings, y, N), groups, random_state=7)
+    outer = make_folds(4, as_target(given().settings, y, N), groups, random_state=7)
     assert len(result.nested.table) == 4
     for k, (train, test) in enumerate(outer):
         inside = tune(
@@ -220,8 +218,7 @@ def test_the_default_is_a_candidate():
     assert result.best_params_ == {"kernel": "auto"}
     assert len(result.table) == 2
     folds = [{"accuracy": value} for value in result.table[1]["folds"]]
-    expected = cross_validate(SVC(device="cpu"), documents, y, cv=3, metrics=["accuracy"])
-    assert folds == expected.table
+    assert folds == cross_validate(SVC(device="cpu"), documents, y, cv=3, metrics=["accuracy"]).table
     fitted = SVC(**result.best_params_, device="cpu").fit(documents, y)
     np.testing.assert_array_equal(
         result.best_estimator.decision_function(documents), fitted.decision_function(documents)
@@ -313,8 +310,7 @@ def test_names_of_columns_are_kept_by_what_is_fitted():
     table = pd.DataFrame(matrix, columns=[f"document {i}" for i in range(N)])
     best = tune(given(), table, y, {"C": [1]}, cv=2).best_estimator
     for model in (best, CalibratedSVC(given(), cv=2).fit(table, y)):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(action="error"):
             model.predict(table)
         refuses("feature names", model.predict, table.iloc[:, ::-1])
 
@@ -329,8 +325,7 @@ def grid_of_kernels():
 
 
 def searched(X, y, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return tune(SVC(device="cpu"), X, y, grid_of_kernels(), cv=3, **options)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 from contracts import KernelContract
-from refusals import refuses
+from refusals import raising, refuses
 
 from textsvm.kernels.user import ROWS, UserKernel
 from textsvm.runtime.device import Device
@@ -43,8 +43,7 @@ def rows_of(function, texts, device):
 
 
 def test_values_are_not_normalised(device):
-    texts = ["a", "abc", ""]
-    rows = rows_of(lengths, texts, device)
+    rows = rows_of(lengths, ["a", "abc", ""], device)
     np.testing.assert_array_equal(rows.gram(), [[1, 3, 0], [3, 9, 0], [0, 0, 0]])
     np.testing.assert_array_equal(rows.diag(), [1, 9, 0])
 
@@ -58,8 +57,7 @@ def test_the_function_gets_the_texts_in_blocks(device):
         return lengths(a, b)
 
     rows = rows_of(function, texts, device)
-    gram = rows.gram()
-    np.testing.assert_array_equal(gram, lengths(texts, texts))
+    np.testing.assert_array_equal(rows.gram(), lengths(texts, texts))
     assert [len(a) for a, _ in seen] == [ROWS, ROWS, 10]
     assert all(isinstance(a, list) and b == texts[texts.index(a[0]) :] for a, b in seen)
     coef = np.random.default_rng(0).standard_normal((len(texts), 2))
@@ -78,14 +76,10 @@ def test_whatever_list_of_numbers_it_returns(device):
         np.testing.assert_array_equal(values, np.asarray(returned, np.float32))
 
 
-def failing(a, b):
-    raise KeyError("ä")
-
-
 @pytest.mark.parametrize(
     ("function", "sentence"),
     [
-        (failing, "failed on 2 and 2 texts .KeyError: 'ä'."),
+        (raising(KeyError("ä")), "failed on 2 and 2 texts .KeyError: 'ä'."),
         (lambda a, b: None, "returned NoneType and not an array of real numbers of shape .2, 2."),
         (lambda a, b: [["x", "y"]] * 2, "returned list and not"),
         (lambda a, b: [[1, 2], [3]], "returned list and not"),
@@ -106,11 +100,8 @@ def test_a_function_that_is_none():
 
 
 def test_ctrl_c_is_not_an_error_of_the_function(device):
-    def stop(a, b):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        rows_of(stop, ["a"], device).gram()
+        rows_of(raising(KeyboardInterrupt), ["a"], device).gram()
 
 
 def test_decisions_are_said_to_be_taken_where_the_function_runs():

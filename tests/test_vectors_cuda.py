@@ -79,8 +79,7 @@ def test_values_are_as_near_as_it_says(way, d, seed, mean, heavy, narrow):
     unit, gamma = np.abs(x).max() / MAX_NUMBER, 10**narrow / d
     expected = np.exp(-gamma * ((x[:, None] - x) ** 2).sum(axis=2))
     found = gaussian(x, way, gamma, unit)
-    bound = gaussian_error(way, gamma, unit, d, rounded=True)
-    assert np.abs(found - expected).max() <= bound + 1e-12
+    assert np.abs(found - expected).max() <= gaussian_error(way, gamma, unit, d, rounded=True) + 1e-12
     np.testing.assert_array_equal(found.diagonal(), 1)
 
 

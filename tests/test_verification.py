@@ -125,8 +125,7 @@ def test_limits_have_the_largest_c_at_1(seed):
     # All answered: c@1 is balanced accuracy.
     balanced = (np.mean(own >= 0.5) + np.mean(others < 0.5)) / 2
     assert _c_at_1(own, others, 0.5, 0.5) == pytest.approx(balanced)
-    truth = np.repeat([True, False], [30, 80])
-    assert 0 <= roc_area(truth, np.concatenate([own, others])) <= 1
+    assert 0 <= roc_area(np.repeat([True, False], [30, 80]), np.concatenate([own, others])) <= 1
 
 
 @pytest.mark.parametrize(
@@ -186,8 +185,7 @@ def test_tables_and_files_are_disputed_alike(folders):
     _, texts, labels = library(4, 3)
     rows = "".join(f"{label},{text}\n" for label, text in zip(labels, texts, strict=True))
     (folders / "known.csv").write_text("who,words\n" + rows)
-    own = (folders / "own.txt").read_text()
-    (folders / "own.csv").write_text("id,words\nx," + own + "\n")
+    (folders / "own.csv").write_text("id,words\nx," + (folders / "own.txt").read_text() + "\n")
     options = ("--text", "words", "--label", "who", "--json")
     of_file, of_table = (
         json.loads(run("verify", folders / "known.csv", folders / name, *options).stdout)["texts"][0]

@@ -211,8 +211,7 @@ class Console:
             advice = str(message).replace("group_duplicates", f"{command}--group-duplicates")
             self.say(f"note: {advice}") if isinstance(message, RareClassWarning) else self.warn(advice)
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", UserWarning)  # convergence, leakage
+        with warnings.catch_warnings(action="always", category=UserWarning):  # convergence, leakage
             warnings.showwarning = show
             yield
 

@@ -153,8 +153,7 @@ def sources() -> list[tuple[str, gpu.Defines]]:
 def _train(device: str, name: str) -> None:
     compiled.NUMPY_SIZE = 0  # compile what NumPy would do for few texts
     compiled.warn = _refuse
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the random texts
+    with warnings.catch_warnings(action="ignore"):  # of the random texts
         trainings(device)[name]()
 
 

@@ -20,16 +20,8 @@ from textsvm.cli.output import Output
 from textsvm.errors import InputError, first_few
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift, ShortTexts
+from textsvm.model import rules
 from textsvm.model.conformal import require_share
-from textsvm.model.rules import (
-    UNSURE,
-    CalibratedRule,
-    ClassRule,
-    LabelRule,
-    NumberRule,
-    check_reject,
-    has_probabilities,
-)
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import NO_DOCUMENTS, Corpus
 from textsvm.readers.delimited import NAMED
@@ -49,7 +41,7 @@ Cells = Mapping[str, Any]  #: Cells of a row of the input table, by column.
 def check(values: PredictedValues, model: TrainedModel, path: Path, unsure: bool, least: bool) -> None:
     """Raise InputError, before documents are read, if the model lacks what the options need."""
     rule = model.rule
-    if (values.proba or unsure) and not has_probabilities(rule):
+    if (values.proba or unsure) and not rules.has_probabilities(rule):
         raise InputError(
             f"{path} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
             if rule.classes is not None
@@ -60,7 +52,7 @@ def check(values: PredictedValues, model: TrainedModel, path: Path, unsure: bool
             continue
         with wrong_usage():
             require_share(name, value)
-        if not isinstance(rule, CalibratedRule):
+        if not isinstance(rule, rules.CalibratedRule):
             raise InputError(
                 f"{path} is not calibrated, which --{name} needs; train a classifier with "
                 "`textsvm train --calibrate sigmoid`"
@@ -68,7 +60,7 @@ def check(values: PredictedValues, model: TrainedModel, path: Path, unsure: bool
     if values.pieces and (model.pieces is None or model.pieces.length is None):
         raise InputError(f"{path} does not cut texts, which --pieces needs; train it with --chunk")
     option = "--top" if values.top is not None else "--unsure" if least else ""
-    if option and isinstance(rule, NumberRule):
+    if option and isinstance(rule, rules.NumberRule):
         raise InputError(f"{path} predicts numbers and has no labels, which {option} needs")
 
 
@@ -78,12 +70,12 @@ def with_unsure(model: TrainedModel, limits: list[float]) -> TrainedModel:
     if len(limits) > 2 or not all(0 <= limit <= 1 for limit in limits) or limits != sorted(limits):
         raise WrongUsage(f"--unsure must be one or two probabilities, the lower one first, got {text}")
     rule = model.rule
-    assert has_probabilities(rule)
+    assert rules.has_probabilities(rule)
     if len(limits) == 2 and RecordedOptions.of(model).positive == rule.classes[0]:
         limits = [1 - limits[1], 1 - limits[0]]
     reject = limits[0] if len(limits) == 1 else tuple(limits)
     with wrong_usage(f"--unsure {text}: "):
-        check_reject(reject, rule.classes)
+        rules.check_reject(reject, rule.classes)
     return replace(model, rule=replace(rule, reject=reject))
 
 
@@ -150,7 +142,7 @@ class Printer:
             stream = sys.stdout.buffer
             if self._format not in ("jsonl", "json"):
                 names, console = _value_names(self.model, self._values, self._training), self._console
-                labels = [*self._classes, UNSURE, "rest"] if self._classes else []
+                labels = [*self._classes, rules.UNSURE, "rest"] if self._classes else []
                 self._table = LabelledRows(
                     stream, console.say, console.count, self._format, names, labels, self._least is None,
                     **self._written,
@@ -211,12 +203,12 @@ class Printer:
             )
         self._console.lap("predict")
         rule, unsure = self.model.rule, None
-        if self._values.drift and isinstance(rule, ClassRule):
+        if self._values.drift and isinstance(rule, rules.ClassRule):
             self._drift.add_decisions(decision)
-        if has_probabilities(rule) and (self._values.proba or rule.reject is not None):
+        if rules.has_probabilities(rule) and (self._values.proba or rule.reject is not None):
             probability = rule.probabilities(decision)
             if rule.reject is not None and self._table is not None:
-                unsure, predicted = predicted == UNSURE, rule.classes[probability.argmax(axis=1)]
+                unsure, predicted = predicted == rules.UNSURE, rule.classes[probability.argmax(axis=1)]
         shown = probability if self._values.proba else None
         rows = judge.rows_of(classes, predicted, decision, shown, self._training.positive)
         if self._values.top is not None:
@@ -293,11 +285,11 @@ def _with_invalid(
 
 def _value_names(model: TrainedModel, values: PredictedValues, training: RecordedOptions) -> list[str]:
     if model.classes is None:
-        one_class = training.positive is not None and not isinstance(model.rule, NumberRule)
+        one_class = training.positive is not None and not isinstance(model.rule, rules.NumberRule)
         return ["label", "confidence", *["decision"] * values.all_classes] if one_class else ["value"]
-    classes, several = [str(label) for label in model.classes], isinstance(model.rule, LabelRule)
+    classes, several = [str(label) for label in model.classes], isinstance(model.rule, rules.LabelRule)
     names = ["labels" if several else "label", "confidence"]
-    names += ["unsure"] * (isinstance(model.rule, ClassRule) and model.rule.reject is not None)
+    names += ["unsure"] * (isinstance(model.rule, rules.ClassRule) and model.rule.reject is not None)
     if values.top is not None:
         kinds = ["label", "decision", *["probability"] * (model.probabilities_by_default or values.proba)]
         names += [f"{kind}_{k}" for k in range(1, min(values.top, len(classes)) + 1) for kind in kinds]

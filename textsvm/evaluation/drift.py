@@ -238,8 +238,7 @@ def decide_sample(
     memory = Compute(settings.compute_options.memory)
     settings = replace(settings, kernel=kernel, C=record.C, loss=record.loss, compute=memory, encoder=None)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             from textsvm.training.train import decide_test_part
 
             copies = copy_groups(text_digests(examples_of(np.concatenate([train, test]))))

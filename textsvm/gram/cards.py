@@ -129,8 +129,7 @@ class ShardedGram(Gram):
 
 def enable_peers(cards: Sequence[Device]) -> None:
     """Let all of these cards access each other's memory; InputError if two of them cannot."""
-    indices = tuple(dict.fromkeys(card.index for card in cards))
-    if trouble := devices.unconnected(indices):
+    if trouble := devices.unconnected(tuple(dict.fromkeys(card.index for card in cards))):
         raise InputError(trouble)
 
 

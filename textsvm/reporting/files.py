@@ -21,17 +21,8 @@ from textsvm.evaluation.judge import judge
 from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.model.rules import LabelRule
 from textsvm.model.trained import TrainedModel, as_model
-from textsvm.reporting import html, sections
+from textsvm.reporting import formatting, html, sections
 from textsvm.reporting.charts import write_figures
-from textsvm.reporting.formatting import (
-    classes_table,
-    cut,
-    label_text,
-    length_alone,
-    metric_rows,
-    printable,
-    visible,
-)
 from textsvm.reporting.report import MISTAKES, Mistake, Report, make_report
 from textsvm.runtime.files import replacing
 
@@ -154,10 +145,10 @@ def as_markdown(report: Report) -> str:
     results = report.results
     parts = [f"# {plain(report.title)}", f"{results.n:,} documents."]
     parts += [f"> **Warning:** {plain(warning)}." for warning in results.warnings]
-    parts.append(_table(["", "", "95 % interval"], metric_rows(results)))
-    parts += [length_alone(results.length_alone)] if results.length_alone else []
+    parts.append(_table(["", "", "95 % interval"], formatting.metric_rows(results)))
+    parts += [formatting.length_alone(results.length_alone)] if results.length_alone else []
     if results.task != "regression":
-        parts += ["## Classes", _plain_table(*classes_table(results))]
+        parts += ["## Classes", _plain_table(*formatting.classes_table(results))]
         if results.confusion and len(results.labels) <= html.MOST_CLASSES:
             labels = [plain(label) for label in results.labels]
             rows = zip(labels, results.confusion, strict=True)
@@ -199,7 +190,7 @@ def _disagreements(models: SideBySide) -> str:
     if not rows:
         return ""
     head = ["where they disagree", "truth", *models.names, "text"]
-    return _plain_table(head, [[label_text(cell) for cell in row] for row in rows])
+    return _plain_table(head, [[formatting.label_text(cell) for cell in row] for row in rows])
 
 
 def _plain_table(head: list[str], rows: Iterable[list[str]]) -> str:
@@ -208,13 +199,13 @@ def _plain_table(head: list[str], rows: Iterable[list[str]]) -> str:
 
 def plain(value: object) -> str:
     """Text as Markdown, on a single line."""
-    return re.sub(r"([\\`*_{}\[\]()<>#+!|~&])", r"\\\1", " ".join(printable(str(value)).split()))
+    return re.sub(r"([\\`*_{}\[\]()<>#+!|~&])", r"\\\1", " ".join(formatting.printable(str(value)).split()))
 
 
 def code_block(text: str) -> str:
     """Text in a fence longer than any in the text."""
     fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
-    return f"{fence}text\n{printable(text)}\n{fence}"
+    return f"{fence}text\n{formatting.printable(text)}\n{fence}"
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> str:
@@ -226,10 +217,13 @@ def _mistake(mistake: Mistake) -> str:
     lines = [
         f"### {plain(mistake.id)}",
         f"is {plain(mistake.truth)}, predicted {plain(mistake.predicted)} ({mistake.value:+.3f})",
-        code_block(cut(mistake.text, SHOWN)),
+        code_block(formatting.cut(mistake.text, SHOWN)),
     ]
     if mistake.explanation is not None and mistake.explanation.merged:
-        counted = [f"{visible(part.text)}  {part.contribution:+.3f}" for part in mistake.explanation.merged]
+        counted = [
+            f"{formatting.visible(part.text)}  {part.contribution:+.3f}"
+            for part in mistake.explanation.merged
+        ]
         lines.append(code_block("\n".join(counted)))
     return "\n\n".join(lines)
 

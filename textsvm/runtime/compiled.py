@@ -10,6 +10,7 @@ form with the same bits, used while Numba is not loaded, or the cache on disk la
 from __future__ import annotations
 
 import logging
+import pkgutil
 import sys
 import warnings
 from collections.abc import Callable
@@ -99,7 +100,7 @@ class Compiled:
         return getattr(self.dispatcher, name)
 
     def __reduce__(self) -> Any:
-        return _by_name, (self.__module__, self.__qualname__)
+        return pkgutil.resolve_name, (f"{self.__module__}:{self.__qualname__}",)
 
 
 class _LazyModule:
@@ -144,10 +145,6 @@ def use_numpy(size: int) -> bool:
         return False
     _by_numpy += size
     return True
-
-
-def _by_name(module: str, name: str) -> Any:
-    return getattr(import_module(module), name)
 
 
 def _count_compilation() -> None:

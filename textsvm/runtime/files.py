@@ -100,8 +100,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     with os_errors(f"cannot write {path}"):
         # Before the temporary file is created: a killed process leaves a single file.
         mode = _mode_of_new(target)
-        prefix = f".{target.name}.{os.getpid()}."
-        handle, name = tempfile.mkstemp(".tmp", prefix, target.parent)
+        handle, name = tempfile.mkstemp(".tmp", f".{target.name}.{os.getpid()}.", target.parent)
     os.close(handle)
     temporary = Path(name)
     try:

@@ -161,8 +161,7 @@ def _of_one(result, emit):
 
 def _call(builder, name, kind, *args, fastmath=()):
     """Call a function of LLVM whose arguments and result have the same type."""
-    function_type = ir.FunctionType(kind, [kind] * len(args))
-    function = _declared(builder.module, function_type, name)
+    function = _declared(builder.module, ir.FunctionType(kind, [kind] * len(args)), name)
     return builder.call(function, args, fastmath=fastmath)
 
 

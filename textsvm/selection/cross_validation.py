@@ -187,8 +187,7 @@ def _test_folds(
     seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
     with settings.at_work(devices.select(settings.device)):
         clock = time.perf_counter()
-        source = settings.source
-        encoded = with_classes(source.encode(examples, None, progress), task.target)
+        encoded = with_classes(settings.source.encode(examples, None, progress), task.target)
         grams = grams_of(settings, encoded, task)
         clock = lap(seconds, "encode", clock)
         whole = grams.near_duplicate_rows(progress)

@@ -151,8 +151,7 @@ def solve_chains(
     if gram.device.kind == "cpu":
         threads = min(parallel.n_threads(), len(chains)) if gram.concurrent else 1
         tile_bytes = min(smo.TILE_BYTES, 4 * gram.window().capacity * gram.n // max(8, threads))
-        common = smo.Common(gram, diag, stopping, tile_bytes)
-        return _on_cores(common, chains, starts, progress)
+        return _on_cores(smo.Common(gram, diag, stopping, tile_bytes), chains, starts, progress)
     # Between rounds the host works on short vectors, where many BLAS threads only take longer.
     with parallel.one_blas_thread():
         work = _GpuWork(gram, chains, starts, stopping, progress)

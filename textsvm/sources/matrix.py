@@ -168,8 +168,7 @@ def check_gram(matrix: Any) -> Any:
         for column in range(first, n, BLOCK):
             upper = matrix[first : first + BLOCK, column : column + BLOCK]
             lower = matrix[column : column + BLOCK, first : first + BLOCK].T
-            bound = RELATIVE * abs(upper) + ABSOLUTE * largest
-            unequal = abs(upper - lower) > bound
+            unequal = abs(upper - lower) > RELATIVE * abs(upper) + ABSOLUTE * largest
             if unequal.any():
                 i, j = divmod(int(unequal.argmax()), unequal.shape[1])
                 value, mirrored = float(upper[i, j]), float(lower[i, j])

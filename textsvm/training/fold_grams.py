@@ -403,8 +403,7 @@ def _solve_path(matrix: Floats32, kind: str, stopping: Stopping, path: Sequence[
     """Machines of a path in a worker, on its first device of a kind."""
     device = devices.select(kind)
     with devices.use(device):
-        gram = DenseGram(devices.array_module(device).asarray(matrix))
-        return solve(gram, [path], stopping)[0]
+        return solve(DenseGram(devices.array_module(device).asarray(matrix)), [path], stopping)[0]
 
 
 def paths_along_c(all_settings: Sequence[Settings]) -> list[list[int]]:

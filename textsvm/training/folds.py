@@ -63,8 +63,7 @@ class Splitting:
 
     def quietly(self, target: Target) -> list[Fold]:
         """Folds without warnings, for provisional folds or a repeated call."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RareClassWarning)
+        with warnings.catch_warnings(action="ignore", category=RareClassWarning):
             warnings.simplefilter("ignore", leakage.LeakageWarning)
             return self.folds(target)
 

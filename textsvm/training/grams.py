@@ -266,8 +266,7 @@ def _check_store(settings: Settings) -> None:
 def without_store(settings: Settings) -> Settings:
     """Settings without a store, for other examples."""
     tier = "auto" if settings.compute_options.tier == "disk" else settings.compute_options.tier
-    compute = replace(settings.compute_options, store=None, tier=tier)
-    return replace(settings, compute=compute)
+    return replace(settings, compute=replace(settings.compute_options, store=None, tier=tier))
 
 
 def _no_matrix(settings: Settings) -> str:
@@ -297,8 +296,7 @@ def _no_stored_matrix(settings: Settings) -> str:
 def gram_request(settings: Settings, kernel: Kernel, examples: Any, device: Device) -> GramRequest:
     """The Gram of a fitted kernel, as a store identifies it."""
     form = settings.source.form
-    parameters = asdict(form) if isinstance(form, TextForm) else {}
-    return GramRequest(kernel, examples, parameters, device)
+    return GramRequest(kernel, examples, asdict(form) if isinstance(form, TextForm) else {}, device)
 
 
 def store_together(

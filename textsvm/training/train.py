@@ -57,6 +57,7 @@ from textsvm.solvers.solve import solve
 from textsvm.sources.copies import MOST_DIGESTS, n_separated, text_digests
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
+from textsvm.training import problems
 from textsvm.training.calibration import calibrated_rule
 from textsvm.training.fold_grams import FoldGrams, FoldTask, decide_folds, grams_of, train_and_test
 from textsvm.training.folds import Splitting, as_groups, make_folds
@@ -67,14 +68,6 @@ from textsvm.training.grams import (
     fit_and_prepare,
     memory_limit,
     plan_training,
-)
-from textsvm.training.problems import (
-    as_target,
-    count_support,
-    fit_offsets,
-    fold_predictions,
-    problem_of,
-    rule_of,
 )
 from textsvm.training.targets import Target, as_weights, check_order, labels_of, with_classes, with_positive
 from textsvm.training.thresholds import mean_values, out_of_fold_values
@@ -171,7 +164,7 @@ def decide_test_part(
     documents = None if documents is None else documents.take(rows)
     with one_blas_thread():
         values = decide_folds(settings, read_rows, FoldTask(target, None, folds), documents=documents)
-    return values[0], fold_predictions(settings, values, folds, target)[0]
+    return values[0], problems.fold_predictions(settings, values, folds, target)[0]
 
 
 def train_here(
@@ -190,8 +183,7 @@ def train_here(
     with training.settings.at_work(training.device):
         choose(training)
         with on_disk(True) if training.plan.tier == "disk" else nullcontext():
-            rows = build_rows(training)
-            solve_machines(training, rows)
+            solve_machines(training, build_rows(training))
         learn_rule(training)
     clock = time.perf_counter()
     model = assemble_training(training)
@@ -216,7 +208,7 @@ def read(
     if not isinstance(of_machines, ClassifierSettings) and of_machines.kernel == type(of_machines)().kernel:
         of_machines = on_columns(of_machines, X)  # a default kernel that nobody chooses
     examples, target, weight = read_training_data(of_machines, X, y, sample_weight, groups=groups)
-    problem = problem_of(of_machines, target, np.arange(len(examples)), weight)
+    problem = problems.problem_of(of_machines, target, np.arange(len(examples)), weight)
     if isinstance(of_machines, ClassifierSettings) and of_machines.scoring != "accuracy":
         weighted = target.values if weight is None else target.values[weight > 0]
         few, most = np.sort(np.bincount(weighted))[-2:]
@@ -244,7 +236,7 @@ def read_training_data(
         raise InputError("there are no documents to train on")
     numbers = None if groups is None else as_groups(groups, n)
     digests, weight = text_digests(examples, settings.source), as_weights(sample_weight, n)
-    target = replace(as_target(settings, y, n), digests=digests, groups=numbers, weight=weight)
+    target = replace(problems.as_target(settings, y, n), digests=digests, groups=numbers, weight=weight)
     check_order(examples, target)
     if positive is not None:
         target = with_positive(target, positive)
@@ -282,7 +274,7 @@ def split(training: TrainingState) -> None:
             name = target.classes[untested[0]]
             raise InputError(f"no document of class {name!s} is in the test part of a fold")
     for train_part, _ in training.folds:
-        problem_of(settings, target, train_part, training.weight)
+        problems.problem_of(settings, target, train_part, training.weight)
 
 
 # choose
@@ -497,7 +489,7 @@ def learn_rule(training: TrainingState) -> None:
 
 def _calibrate(training: TrainingState, calibration: CalibrationSettings) -> None:
     """The rule with maps from out-of-fold decision values to probabilities."""
-    target, rule = training.target, rule_of(training.settings, training.target)
+    target, rule = training.target, problems.rule_of(training.settings, training.target)
     assert isinstance(rule, ClassRule)
     decision, times_tested = mean_values(training.values, training.folds, len(target.values))
     tested = np.flatnonzero(times_tested if training.weight is None else times_tested * training.weight)
@@ -540,10 +532,10 @@ def learn_from_values(
     folds: Sequence[Fold],
 ) -> tuple[Rule, Machines]:
     """Rule and machines with thresholds, or with offsets and probabilities, from values of test parts."""
-    rule = rule_of(settings, target)
+    rule = problems.rule_of(settings, target)
     if not values:
         return rule, machines
-    offsets = fit_offsets(settings, values, folds, target)
+    offsets = problems.fit_offsets(settings, values, folds, target)
     if not isinstance(rule, ClassRule):
         return rule if offsets is None else rule.with_offsets(offsets), machines
     if offsets is not None:
@@ -679,10 +671,10 @@ def assemble(
             f"there is nothing to learn the label {target.classes[a]!s} from: sample_weight is zero for "
             "all documents with it, or for all without it"
         )
-    rule = rule or rule_of(settings, target)
+    rule = rule or problems.rule_of(settings, target)
     record = Record(
         settings,
-        count_support(settings, target, support, coef),
+        problems.count_support(settings, target, support, coef),
         solutions=machines.solutions,
         unfinished=unfinished(settings, machines, target),
         texts=None if target.digests is None else np.unique(target.digests)[:MOST_DIGESTS],
@@ -704,7 +696,7 @@ def unfinished(settings: Settings, machines: Machines, target: Target) -> str:
     if len(solutions) == 1:
         return f"the solver stopped before it converged ({solutions[0].status}): {violation}"
     learnt = np.flatnonzero(~np.isnan(machines.bias))
-    name = rule_of(settings, target).machine_names()[learnt[worst]]
+    name = problems.rule_of(settings, target).machine_names()[learnt[worst]]
     return (
         f"{len(stopped)} of {len(solutions)} machines stopped before they converged; the worst is "
         f"{name} ({solutions[worst].status}): {violation}"

@@ -427,8 +427,7 @@ def _words(
     inside = g.Not(table.of_class(g, ids, SPACE))
     joins = table.of_class(g, ids, WORD) if tokens != "whitespace" else inside
     starts, ends = _spans_of(g, text, inside, joins)
-    ranks = _ranks(g, ids, starts, ends)
-    _, first, local, _ = g.Unique(ranks, outputs=4)
+    _, first, local, _ = g.Unique(_ranks(g, ids, starts, ends), outputs=4)
     spelled = [[table.number[c] for c in word] for word in vocabulary]
     place = g.Gather(g.walk(spelled or [[]], ids, g.Gather(starts, first), g.Gather(ends, first)), local)
     words = g.Where(g.Less(place, 0), g.Add(local, len(vocabulary)), place)
@@ -644,8 +643,7 @@ def _levels(
 def _extended(g: Graph, symbols: Symbols, level: Level, offsets: Ints, edges: Ints) -> Level:
     """Strings with another symbol, at these offsets of the patterns, as far as the texts reach."""
     at = g.Add(level.start, g.Gather(offsets, level.pattern))
-    limit = g.Gather(g.Gather(symbols.ends, level.text), level.string)
-    inside = g.Less(at, limit)
+    inside = g.Less(at, g.Gather(g.Gather(symbols.ends, level.text), level.string))
     at, start, pattern, string = g.select(inside, at, level.start, level.pattern, level.string)
     key = g.Add(g.Mul(string, BASE), g.Gather(symbols.ids, at))
     pairs, _, string, count = g.Unique(key, outputs=4)

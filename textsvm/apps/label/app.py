@@ -33,7 +33,8 @@ _HEADERS = {
 }
 #: Types of the parameters of actions, by their annotations.
 _KINDS: Json = {
-    "int": int, "str": str, "bool": bool, "Labels": (str, list, type(None)), "str | None": (str, type(None)),
+    "int": int, "str": str, "bool": bool, "str | None": (str, type(None)),
+    "files.Labels": (str, list, type(None)),
 }  # fmt: skip
 #: Actions of the page, which are methods of the session. The name of the person (`by`) may be left out.
 _ACTIONS = (

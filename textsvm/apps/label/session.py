@@ -27,15 +27,6 @@ import numpy as np
 
 from textsvm import Corpus
 from textsvm.apps.label import files
-from textsvm.apps.label.files import (
-    Journal,
-    JournalEntry,
-    LabelledText,
-    Labels,
-    PageError,
-    names_of,
-    unordered,
-)
 from textsvm.apps.label.learner import Learner, Proposal
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line, printable
@@ -56,7 +47,7 @@ NAME = 60  #: Maximum number of characters of the name of a person
 SHARED = 0.1  #: Share of the texts that two people label
 
 
-class Conflict(PageError):
+class Conflict(files.PageError):
     """An answer to something that has changed in another window."""
 
 
@@ -78,7 +69,7 @@ class Session:
     """
 
     def __init__(
-        self, corpus: Corpus, journal: Journal, learner: Learner, shared: float | None = None,
+        self, corpus: Corpus, journal: files.Journal, learner: Learner, shared: float | None = None,
         suggestions: Mapping[str, list[str]] = {},
     ) -> None:  # fmt: skip
         self.corpus, self.journal, self.learner = corpus, journal, learner
@@ -120,9 +111,9 @@ class Session:
     def _text_of(self, identifier: str) -> str:
         return self.corpus.texts[self._number_of[identifier]]
 
-    def _restore(self, answers: Iterable[JournalEntry]) -> None:
+    def _restore(self, answers: Iterable[files.JournalEntry]) -> None:
         """Give the learner earlier answers. Answering a text again removes it from the doubtful texts."""
-        restored: list[tuple[int, Labels, bool]] = []
+        restored: list[tuple[int, files.Labels, bool]] = []
         copies = {}
         for entry in answers:
             if entry.copy_of in self._number_of:
@@ -158,7 +149,7 @@ class Session:
         """Labels, progress and the latest answers."""
         with self._lock:
             names = self.journal.people
-            labels = (name for entry in self.journal.answers.values() for name in names_of(entry.label))
+            labels = (name for entry in self.journal.answers.values() for name in files.names_of(entry.label))
             return {
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
@@ -191,7 +182,7 @@ class Session:
         """Name and page of a person; names that differ in case are one, as it was first spelled."""
         name = " ".join(normalize("NFC", printable(by or "")).split()) or None
         if name is not None and len(name) > NAME:
-            raise PageError("a name has 1 to {0} characters", NAME)
+            raise files.PageError("a name has 1 to {0} characters", NAME)
         if name is not None and name not in self.journal.people:
             name = next((other for other in self.journal.people if other.casefold() == name.casefold()), name)
         return name, self._desks[name]
@@ -271,7 +262,7 @@ class Session:
         reasons |= {entry.chosen for entry in entries if entry is not None}
         return not reasons.isdisjoint((files.RANDOM, files.DOUBT, files.SECOND, files.DECISION))
 
-    def _own(self, identifier: str, by: str | None) -> JournalEntry | None:
+    def _own(self, identifier: str, by: str | None) -> files.JournalEntry | None:
         """The answer of a person to a text."""
         return self.journal.own[by].get(identifier, (0, None))[1]
 
@@ -284,7 +275,7 @@ class Session:
         pieces = [(printable(piece), step) for piece, step in runs(shown, symbols)]
         return {"guess": dict(guess.scores) if guess else None, "pieces": pieces}
 
-    def answer(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
+    def answer(self, index: int, seen: int, label: files.Labels, by: str | None = None) -> Json:
         """Record an answer (None: unsure) and show the next text."""
         with self._lock:
             identifier, (by, desk) = self.corpus.ids[self._checked(index)], self._person(by)
@@ -295,12 +286,12 @@ class Session:
             self._due.set()
             return {**self.next(by), "copies": copies, "answered": index}
 
-    def decide(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
+    def decide(self, index: int, seen: int, label: files.Labels, by: str | None = None) -> Json:
         """Record the label that counts of a text with different answers, and show the next such text."""
         with self._lock:
             identifier, (by, desk) = self.corpus.ids[self._checked(index)], self._person(by)
             if len(self.journal.answers_of_people(identifier)) < 2:
-                raise PageError("only a text with the answers of two people needs a decision")
+                raise files.PageError("only a text with the answers of two people needs a decision")
             if seen != self.journal.revisions[identifier, ""]:
                 raise Conflict("this text has been decided in another window meanwhile")
             copies = self._record(index, self._valid(label), files.DECISION, by)
@@ -309,14 +300,14 @@ class Session:
             shown = self.show(rest[0], files.DECISION, by=by) if rest else self.next(by)
             return {**shown, "copies": copies, "answered": index}
 
-    def _valid(self, label: Labels) -> Labels:
-        unknown = set(names_of(label)).difference(self.learner.labels)
+    def _valid(self, label: files.Labels) -> files.Labels:
+        unknown = set(files.names_of(label)).difference(self.learner.labels)
         if unknown or (label is not None and isinstance(label, list) != self.learner.multilabel):
             labels = ", ".join(self.learner.labels)
-            raise PageError("{0} is not an answer; the labels are {1}", repr(label), labels)
+            raise files.PageError("{0} is not an answer; the labels are {1}", repr(label), labels)
         return label
 
-    def _answered(self, index: int, identifier: str, label: Labels, by: str | None) -> int:
+    def _answered(self, index: int, identifier: str, label: files.Labels, by: str | None) -> int:
         """Put an answer and those of its near-copies on disk; number of the copies."""
         before, own = self.journal.answers.get(identifier), self._own(identifier, by)
         chosen = self._desks[by].chosen.get(index, files.USER)
@@ -342,7 +333,7 @@ class Session:
         self._follow([i for i, e in decided.items() if i not in labelled or e is None or e.label != label])
         return len(copies)
 
-    def _record(self, index: int, label: Labels, chosen: str, by: str | None) -> int:
+    def _record(self, index: int, label: files.Labels, chosen: str, by: str | None) -> int:
         """Record an answer beside those of others, and for near-copies that got their label; their number."""
         identifier, owns = self.corpus.ids[index], self.journal.own.values()
         copies = {name for own in owns for name, (_, entry) in own.items() if entry.copy_of == identifier}
@@ -370,12 +361,12 @@ class Session:
         self._due.set()  # a training would keep the other requests waiting
 
     def _noted(
-        self, index: int, label: Labels, chosen: str, by: str | None, copy_of: str | None = None
-    ) -> JournalEntry:
+        self, index: int, label: files.Labels, chosen: str, by: str | None, copy_of: str | None = None
+    ) -> files.JournalEntry:
         identifier, now = self.corpus.ids[index], f"{datetime.now(UTC):%Y-%m-%dT%H:%M}Z"
         self._number_of[identifier] = index
         digest = files.text_digest(self.corpus.texts[index])
-        return JournalEntry(identifier, digest, label, chosen, copy_of, by=by, at=now)
+        return files.JournalEntry(identifier, digest, label, chosen, copy_of, by=by, at=now)
 
     def skip(self, index: int, by: str | None = None) -> Json:
         """Show another text; this text comes again after all others."""
@@ -396,7 +387,7 @@ class Session:
                 desk.skipped.discard(index := desk.skips.pop())
                 return {**self.show(index, desk.chosen.get(index, ""), by=by), "skipped": True}
             if latest is None:
-                raise PageError("there is nothing to undo")
+                raise files.PageError("there is nothing to undo")
             own = self.journal.own[latest.voice]
             place, answer = own[str(latest.copy_of if latest.copy_of in own else latest.id)]
             index = self._number_of[answer.id]
@@ -405,7 +396,7 @@ class Session:
             self._withdraw([answer.id, *self._copies_of(answer.id, answer.voice, place)], answer.voice)
             return {**self.show(index, answer.chosen, by=by), "skipped": False}
 
-    def _latest(self, by: str | None) -> tuple[int, JournalEntry | None]:
+    def _latest(self, by: str | None) -> tuple[int, files.JournalEntry | None]:
         """The latest answer or decision of a person, and its place in the journal."""
         own, decisions = (reversed(self.journal.own[voice].values()) for voice in (by, ""))
         latest = next(own, (0, None)), next((item for item in decisions if item[1].by == by), (0, None))
@@ -435,7 +426,7 @@ class Session:
         label = " ".join(printable(label).split())
         if not 0 < len(label) <= LABEL or len(self.learner.labels) >= LABELS:
             message = "a label has 1 to {0} characters, and there are at most {1} labels"
-            raise PageError(message, LABEL, LABELS)
+            raise files.PageError(message, LABEL, LABELS)
         with self._lock:
             self.learner.add_label(label)
             self.journal.set_labels(self.learner.labels)
@@ -445,16 +436,16 @@ class Session:
         """Remove a label that no text has."""
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
-                raise PageError("{0} is not a label that can be removed", repr(label))
+                raise files.PageError("{0} is not a label that can be removed", repr(label))
             items = (item for own in self.journal.own.values() for item in own.items())
-            if texts := {name for name, (_, entry) in items if label in names_of(entry.label)}:
+            if texts := {name for name, (_, entry) in items if label in files.names_of(entry.label)}:
                 message = "the label {0} has labelled texts ({1}); give them another label first"
-                raise PageError(message, repr(label), len(texts))
+                raise files.PageError(message, repr(label), len(texts))
             self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview(self._person(by)[0])}
 
-    def add_labelled(self, texts: Sequence[LabelledText]) -> int:
+    def add_labelled(self, texts: Sequence[files.LabelledText]) -> int:
         """Record labels of the texts of a file; number of texts of the corpus that got a label.
 
         Texts are recognised by their content, and equal texts by their ids. Texts with an answer keep it.
@@ -470,7 +461,7 @@ class Session:
             part = text.part if text.part in ("test", files.COPY) else None
             people = set()
             for name, label in text.answers.items() or [("", text.label)]:
-                by, names = self._person(name)[0], names_of(label)
+                by, names = self._person(name)[0], files.names_of(label)
                 if (key := by and by.casefold()) in people:
                     raise InputError(f"text {text.id!r} has two answers of {by!r}, spelled in two ways")
                 people.add(key)
@@ -481,10 +472,10 @@ class Session:
             if text.decided or text.decision is not None:
                 label = text.label
                 if label is not None:
-                    label = names_of(label) if several else names_of(label)[0]
+                    label = files.names_of(label) if several else files.names_of(label)[0]
                 answers.append(self._noted(index, label, files.DECISION, None))
         with self._lock:
-            for label in dict.fromkeys(name for entry in answers for name in names_of(entry.label)):
+            for label in dict.fromkeys(name for entry in answers for name in files.names_of(entry.label)):
                 self.learner.add_label(label)
             self.journal.set_labels(self.learner.labels)
             self.journal.add(answers, self._text_of)
@@ -549,7 +540,7 @@ class Session:
         """
         with self._lock:
             pairs = [
-                (tuple(sorted(self._suggestions[name])), tuple(sorted(names_of(entry.label))))
+                (tuple(sorted(self._suggestions[name])), tuple(sorted(files.names_of(entry.label))))
                 for name, entry in self.journal.answers.items()
                 if entry.chosen == files.RANDOM and entry.label is not None and name in self._suggestions
             ]
@@ -563,7 +554,7 @@ class Session:
 
     # Several people
 
-    def _labels(self, name: str, copies: bool) -> dict[str, JournalEntry]:
+    def _labels(self, name: str, copies: bool) -> dict[str, files.JournalEntry]:
         """Labels of a text by the names of the people, with or without those that near-copies got."""
         answers = self.journal.answers_of_people(name).items()
         return {k: e for k, e in answers if e.label is not None and (copies or e.copy_of is None)}
@@ -574,14 +565,14 @@ class Session:
             rows = self._labels(name, copies=True), self._labels(name, copies=False)
             self._counts.subtract([*self._by_text.get(name, ())])
             self._counts.update([*rows[1]])
-            differing = rows[0] if len({unordered(e.label) for e in rows[0].values()}) > 1 else {}
+            differing = rows[0] if len({files.unordered(e.label) for e in rows[0].values()}) > 1 else {}
             if (unit := self._unit(name, rows[1])) != self._units.get(name, {}):
                 self._figures = -1, {}
             for table, row in (self._by_text, rows[1]), (self._unequal, differing), (self._units, unit):
                 table.update({name: row}) if row else table.pop(name, None)
         self.journal.changed.clear()
 
-    def _unit(self, name: str, labels: dict[str, JournalEntry]) -> dict[str, object]:
+    def _unit(self, name: str, labels: dict[str, files.JournalEntry]) -> dict[str, object]:
         """First labels of a text by the names of the people, if they measure agreement, else none."""
         chosen = {entry.chosen for entry in labels.values()}
         drawn = files.SECOND in chosen or chosen in ({files.RANDOM}, {files.IMPORT})
@@ -589,9 +580,9 @@ class Session:
             return {}
         answers = (entry for _, entry in reversed(self.journal.history.get(name, ())))
         first = {e.voice: e for e in answers if e.copy_of is None and e.label is not None}
-        return {k: unordered(first.get(k, e).label) for k, e in labels.items()}
+        return {k: files.unordered(first.get(k, e).label) for k, e in labels.items()}
 
-    def _differing(self) -> dict[str, dict[str, JournalEntry]]:
+    def _differing(self) -> dict[str, dict[str, files.JournalEntry]]:
         """Texts with different labels, without near-copies whose original stands for them."""
         self._read_changed()
         open_ = self._unequal.keys() - self.journal.own[""].keys()
@@ -627,7 +618,7 @@ class Session:
         """Close the journal; sentences about the work."""
         with self._lock:
             self.journal.close()
-            labels = [names_of(e.label) for e in self.journal.answers.values() if e.label is not None]
+            labels = [files.names_of(e.label) for e in self.journal.answers.values() if e.label is not None]
             lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
             if (figures := self.agreement())["n"]:
                 lines.append(

@@ -19,14 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from textsvm.apps.mail.decision import (
-    FEATURES,
-    Decision,
-    PlattSigmoid,
-    check_features,
-    fit_sigmoid,
-    new_machine,
-)
+from textsvm.apps.mail import decision as decisions
 from textsvm.apps.mail.features import WeightVector, read_weights
 from textsvm.apps.mail.lessons import CATEGORIES_FILE, Lesson, Lessons, file_exists
 from textsvm.errors import InputError
@@ -59,7 +52,7 @@ class Categories:
         if self._opened is None and (create or file_exists(self._path)):
             texts = create and self._lessons.holds_texts
             self._opened = Lessons(self._path.parent, create=create, texts=texts, categories=True)
-            check_features(self._opened)
+            decisions.check_features(self._opened)
         return self._opened
 
     def status(self) -> dict[str, dict[str, int]]:
@@ -76,7 +69,9 @@ class Categories:
                 table[row.kind]["recognised"] += (row.score >= PROBABLE) != (row.kind == NONE)
         return table
 
-    def decide(self, decision: Decision, digest: str, keys: Keys, values: Values) -> Decision:
+    def decide(
+        self, decision: decisions.Decision, digest: str, keys: Keys, values: Values
+    ) -> decisions.Decision:
         """The decision with the category of a message; a learnt message keeps its category."""
         if (store := self.store()) is None:
             return decision
@@ -130,7 +125,7 @@ class Categories:
 
     def _write_state(self, store: Lessons, n_changed: int) -> None:
         if n_changed:
-            store.set_meta("features", FEATURES)
+            store.set_meta("features", decisions.FEATURES)
             store.set_meta("generation", store.generation + 1)
             self._changed = True
 
@@ -180,17 +175,17 @@ def _names(store: Lessons) -> list[str]:
 def _probabilities(models: dict[str, WeightVector], keys: Keys, values: Values) -> dict[str, float]:
     keys, values = np.append(np.uint64(OFFSET), keys), np.append(np.float32(1), values)
     log_odds = {name: math.fsum((model.of(keys) * values).tolist()) for name, model in models.items()}
-    return {name: PlattSigmoid(1.0).probability(value) for name, value in log_odds.items()}
+    return {name: decisions.PlattSigmoid(1.0).probability(value) for name, value in log_odds.items()}
 
 
 def _weights(name: str, lessons: list[Lesson]) -> WeightVector:
     """Weights of a category against the rest, in units of log odds."""
-    machine = new_machine()
+    machine = decisions.new_machine()
     for lesson in lessons:
         machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == name)
     machine.settle()
     rest = any(lesson.kind != name for lesson in lessons)
-    sigmoid = fit_sigmoid(*machine.left_out()) if rest else PlattSigmoid(0.0, -100.0)
+    sigmoid = decisions.fit_sigmoid(*machine.left_out()) if rest else decisions.PlattSigmoid(0.0, -100.0)
     keys, weights = machine.weights()
     scaled = np.append(sigmoid.offset, sigmoid.slope * weights).astype(np.float32)
     return WeightVector(np.append(np.uint64(OFFSET), keys), scaled)

@@ -30,20 +30,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from textsvm.apps.mail import decision as decisions
 from textsvm.apps.mail.categories import Categories
 from textsvm.apps.mail.client import NO_CATEGORY, is_category
-from textsvm.apps.mail.decision import (
-    FEATURES,
-    Decision,
-    DecisionModel,
-    PlattSigmoid,
-    calibrate,
-    check_features,
-    kind_of,
-    new_machine,
-    read_calibration,
-    read_model,
-)
 from textsvm.apps.mail.features import WeightVector, features, word_contributions
 from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, Lesson, LessonRow, Lessons, value_runs
 from textsvm.apps.mail.message import read_message
@@ -64,7 +53,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16,128}")
 
 def prior_decisions(lessons: list[LessonRow]) -> dict[str, int]:
     """Numbers of decisions on lessons before they were learnt: all, wrong, unsure, and ham judged spam."""
-    kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
+    kinds = [(lesson.kind, decisions.kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
     unsure = sum(kind == "unsure" for _, kind in kinds)
     wrong = sum(kind != true for true, kind in kinds) - unsure
     counts = {"n": len(kinds), "wrong": wrong, "unsure": unsure}
@@ -106,8 +95,8 @@ class Filter(AbstractContextManager["Filter"]):
         self._settled = True  # whether the machine is at its optimum
         self._kinds: dict[str, str] = {}  # kinds of the machine's lessons
         self._alphas: dict[str, float] = {}  # dual coefficients on disk
-        self._calibration = PlattSigmoid()
-        self._model: DecisionModel | None = None  # decides during a change, or without a machine
+        self._calibration = decisions.PlattSigmoid()
+        self._model: decisions.DecisionModel | None = None  # decides during a change, or without a machine
         self._changing = False
 
     def close(self) -> None:
@@ -128,7 +117,7 @@ class Filter(AbstractContextManager["Filter"]):
 
     # Decisions
 
-    def classify(self, data: bytes | RawMessage) -> Decision:
+    def classify(self, data: bytes | RawMessage) -> decisions.Decision:
         """The decision on a raw message; a learnt message keeps its kind."""
         message = self.read(data)
         keys, values = features(message.text)
@@ -144,19 +133,19 @@ class Filter(AbstractContextManager["Filter"]):
         return self.categories.decide(decision.for_lesson(kind), message.digest, keys, values)
 
     @property
-    def _previous_model(self) -> DecisionModel | None:
+    def _previous_model(self) -> decisions.DecisionModel | None:
         """The model that decides during a long change; lessons in progress do not count yet."""
         model = self._model
         return model if self._changing else None
 
-    def _decide(self, machine: OnlineMachine, keys: Keys, values: Values) -> Decision:
+    def _decide(self, machine: OnlineMachine, keys: Keys, values: Values) -> decisions.Decision:
         return self._calibration.decide(machine.decision(keys, values), len(set(self._kinds.values())) == 2)
 
     def reasons(self, data: bytes | RawMessage, most: int = 10) -> list[tuple[str, float]]:
         """The words of a message with the largest contributions to the decision value."""
         return word_contributions(self.read(data).text, self.model().weights)[:most]
 
-    def model(self) -> DecisionModel:
+    def model(self) -> decisions.DecisionModel:
         """The decision model of the store; during a long change that of the last `refresh`."""
         if model := self._previous_model:
             return model
@@ -179,13 +168,13 @@ class Filter(AbstractContextManager["Filter"]):
             finally:
                 self._changing = outer
 
-    def _read_model(self) -> DecisionModel:
+    def _read_model(self) -> decisions.DecisionModel:
         if self._model is None or self._model.state != self.lessons.state:
             with self.lessons.reading():
                 weights = None
                 if self._machine is not None and self._state == self.lessons.state:
                     weights = WeightVector(*self._machine.weights())
-                self._model = read_model(self.lessons, weights)
+                self._model = decisions.read_model(self.lessons, weights)
         return self._model
 
     # Learning
@@ -223,7 +212,7 @@ class Filter(AbstractContextManager["Filter"]):
         remaining = iter(lessons)
         changed = batches = 0
         with self._change():
-            check_features(self.lessons)
+            decisions.check_features(self.lessons)
             # Batches grow with the store: each lesson then changes the solution less.
             while batch := list(islice(remaining, max(1, min(256, max(len(self._kinds), changed) // 16)))):
                 changed += self.categories.add([lesson for lesson in batch if lesson.kind not in KINDS])
@@ -279,7 +268,10 @@ class Filter(AbstractContextManager["Filter"]):
         with self.lessons.reading():
             self.lessons.check_rows()
             state = self.lessons.state
-            if not self.lessons.holds_texts and self.lessons.meta("features", FEATURES) != FEATURES:
+            if (
+                not self.lessons.holds_texts
+                and self.lessons.meta("features", decisions.FEATURES) != decisions.FEATURES
+            ):
                 raise InputError(
                     f"{self.lessons.path} has features of another version, and it does not hold the messages "
                     "to compute them again: learn the messages into a new store"
@@ -304,7 +296,7 @@ class Filter(AbstractContextManager["Filter"]):
             for lesson in batch:
                 if self._kinds.get(lesson.digest) != lesson.kind:
                     # Training message, with the decision made before it was learnt.
-                    before: Lesson | Decision | None = None
+                    before: Lesson | decisions.Decision | None = None
                     if lesson.digest in self._kinds:
                         before = self.lessons.get(lesson.digest)
                     elif len(set(self._kinds.values())) == 2:
@@ -322,16 +314,16 @@ class Filter(AbstractContextManager["Filter"]):
     @contextmanager
     def _writing(self) -> Iterator[OnlineMachine]:
         """The machine with all lessons; after the block its changes are optimised and on disk."""
-        new_machine()  # imports Numba before taking the write lock (1 s)
+        decisions.new_machine()  # imports Numba before taking the write lock (1 s)
         try:
             with self.lessons.writing():
-                check_features(self.lessons)
+                decisions.check_features(self.lessons)
                 machine = self._machine
                 if machine is None or self._state != self.lessons.state:
                     self.lessons.check_rows()
                     machine = self._add_all(self.lessons.iterate())
                     machine.settle(SETTLING)
-                    self._calibration = read_calibration(self.lessons)
+                    self._calibration = decisions.read_calibration(self.lessons)
                     self._state = self.lessons.state
                 yield machine
                 machine.budget = self.lessons.meta("most")
@@ -347,7 +339,7 @@ class Filter(AbstractContextManager["Filter"]):
 
     def _add_all(self, lessons: Iterable[Lesson]) -> OnlineMachine:
         """A new machine with these lessons and their alphas, not yet at its optimum."""
-        machine = new_machine()
+        machine = decisions.new_machine()
         self._kinds, self._alphas = {}, {}
         for lesson in lessons:
             machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
@@ -361,9 +353,9 @@ class Filter(AbstractContextManager["Filter"]):
         alphas = cast(dict[str, float], machine.alphas)
         self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
         self._alphas = alphas
-        self._calibration = calibrate(machine)
+        self._calibration = decisions.calibrate(machine)
         self.lessons.set_meta("calibration", [self._calibration.slope, self._calibration.offset])
-        self.lessons.set_meta("features", FEATURES)
+        self.lessons.set_meta("features", decisions.FEATURES)
         self.lessons.set_meta("generation", self.lessons.generation + 1)
         self._state = self.lessons.state
 

@@ -294,8 +294,7 @@ class Lessons:
     def _read_meta(self) -> Json:
         with self._translate_errors():
             texts = dict(self.sql.execute("select name, value from meta"))
-        seal = texts.pop("seal", None)
-        if seal != _meta_digest(texts):
+        if texts.pop("seal", None) != _meta_digest(texts):
             raise self.damage("its table meta")
         return {name: json.loads(text) for name, text in texts.items()}
 

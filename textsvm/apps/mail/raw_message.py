@@ -304,8 +304,7 @@ def problem_of(name: str, data: bytes) -> str:
         return "is an archive or compressed, not a message: unpack it first"
     if is_outlook(name, data):
         return OUTLOOK
-    is_message = not data.strip() or has_header(name, data)
-    return "" if is_message else NO_HEADER
+    return "" if not data.strip() or has_header(name, data) else NO_HEADER
 
 
 def _pieces(file: Path) -> Iterator[tuple[str, bytes]]:

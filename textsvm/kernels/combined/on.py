@@ -210,8 +210,7 @@ class NumberWeights:
 
 def _together(numbers: Numbers, totals: Floats) -> Contributions:
     """Joint contributions of numbers, shape (n,), spread evenly over their text."""
-    texts = [numbers.shown(d) for d in range(len(numbers))]
-    pairs = list(zip(texts, totals.tolist(), strict=True))
+    pairs = list(zip([numbers.shown(d) for d in range(len(numbers))], totals.tolist(), strict=True))
     return Contributions(
         [np.full(len(text), total / len(text)) for text, total in pairs],
         [[(text, 1, total)] for text, total in pairs],

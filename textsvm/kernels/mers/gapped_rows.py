@@ -178,8 +178,7 @@ class GappedPredictor:
         for mask, vocabulary, weights in self.weights:
             codes = np.stack(vocabulary.strings(), axis=1)
             positions = np.array([mask.positions], np.int64)
-            ones = np.ones(len(codes), np.int64)
-            rest = (mask.times, codes, None, ones, weights)
+            rest = (mask.times, codes, None, np.ones(len(codes), np.int64), weights)
             tables.append(FeatureTable(positions, int(kernel.g), np.ones(1), *rest))
         machines = kernel, self.columns, self.coef, examples
         return [feature_term(*machines, count=kernel.weight, tables=tables)]
@@ -395,8 +394,7 @@ class HostGapped(GappedRows):
         self, group: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
     ) -> None:
         """Add products over some masks to the upper half of `total`, and k(s, s) to `squares`, by lists."""
-        most = int(np.diff(self.windows.indptr).max(initial=0))
-        values = values_of(self.kernel.weight, most)
+        values = values_of(self.kernel.weight, int(np.diff(self.windows.indptr).max(initial=0)))
         lists = MaskLists.of(self.windows, group, values, self.kernel.weight == "count")
         for mask, of_mask in zip(group, lists.squares, strict=True):
             squares += mask.times * of_mask

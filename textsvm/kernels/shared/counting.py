@@ -56,8 +56,7 @@ def plan(p1: int, p2: int) -> Iterator[tuple[int, int, int]]:
     while p1 <= p2 and lengths[-1] < p2:
         a = lengths[-1]
         q = 2 * a if 2 * a < p1 else max(p1, a + 1)
-        b = next(length for length in lengths if length >= q - a)
-        yield q, a, b
+        yield q, a, next(length for length in lengths if length >= q - a)
         lengths.append(q)
 
 
@@ -402,8 +401,7 @@ def rank(keys: Words, bound: int) -> tuple[Words, Ints32]:
         packed, ranks = copied(keys, np.uint64), empty(len(keys), np.int32)
         _pack(packed, np.uint64(bits))
         packed = _sort(packed)
-        n = _rank_packed(packed, np.uint64(bits), ranks)
-        return packed[:n].copy(), ranks
+        return packed[: _rank_packed(packed, np.uint64(bits), ranks)].copy(), ranks
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     new = np.ones(len(keys), bool)
