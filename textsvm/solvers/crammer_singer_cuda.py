@@ -46,8 +46,16 @@ from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime import device as devices
-from textsvm.solvers import cuda_queue, shards_cuda, solution
+from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import MulticlassDual
+from textsvm.solvers.solution import (
+    RELAXATION,
+    SHARE,
+    Solution,
+    Stopping,
+    assess_multiclass,
+    start_multiclass,
+)
 
 SET = 1024
 #: Sources of the rounds, and of the block that solves a working set.
@@ -82,9 +90,9 @@ class MulticlassSlots(cuda_queue.Slots):
     """Slots for problems of type `MulticlassDual`."""
 
     STATE, SET, PLANES, ROUNDS = STATE, SET, 2, DEFINE_SETS[-2]
-    assess = staticmethod(solution.assess_multiclass)
+    assess = staticmethod(assess_multiclass)
 
-    def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: solution.Stopping) -> None:
+    def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         self.k = k = shape[0]
         self.padded = -(-k // 8) * 8
         stages = 3 if devices.shared_memory() > 80 << 10 else 2  # STAGES of SET_SOURCE: from sm_80 on
@@ -104,8 +112,8 @@ class MulticlassSlots(cuda_queue.Slots):
         self.set_a = cp.zeros((count, SET, k))
         self.moved = cp.zeros((count, SET, self.padded))
         self.arrays = devices.structure(
-            ARRAYS, self, rows=self.window.values, resident=self.window.slots, n=gram.n, share=solution.SHARE,
-            relaxation=solution.RELAXATION, k_padded=self.padded, most=STEPS,
+            ARRAYS, self, rows=self.window.values, resident=self.window.slots, n=gram.n, share=SHARE,
+            relaxation=RELAXATION, k_padded=self.padded, most=STEPS,
         )  # fmt: skip
 
     def load(self) -> dict[str, Any]:
@@ -131,7 +139,7 @@ class MulticlassSlots(cuda_queue.Slots):
     def bytes_each(self, shape: tuple[int, ...]) -> int:
         return shape[1] * (16 * self.k + 64) + SET * (4 * SET + 24 * self.padded + 64)
 
-    def checkpoints(self, stopping: solution.Stopping) -> list[float]:
+    def checkpoints(self, stopping: Stopping) -> list[float]:
         return [stopping.tol]  # `choose` checks the duality gap in every round
 
     def violations(self, state: AnyArray) -> Floats:
@@ -139,9 +147,9 @@ class MulticlassSlots(cuda_queue.Slots):
 
     @staticmethod
     def warm_start(
-        dual: MulticlassDual, former: MulticlassDual, solution: solution.Solution
+        dual: MulticlassDual, former: MulticlassDual, solution: Solution
     ) -> tuple[Floats, Floats | None]:
-        return solution.start_multiclass(dual, solution.coef), None
+        return start_multiclass(dual, solution.coef), None
 
     def put(self, starts: list[cuda_queue.Start]) -> None:
         if not starts:

@@ -52,7 +52,7 @@ from textsvm.runtime.files import try_lock
 from textsvm.runtime.memory import return_freed_arrays, trim
 
 if TYPE_CHECKING:
-    from textsvm.apps.mail.filter import Decision
+    from textsvm.apps.mail.decision import Decision
 
 _T = TypeVar("_T")
 Close = Callable[[], Awaitable[None]]
