@@ -192,8 +192,9 @@ _LEGEND = {
     "counted words": "weight: for this class against the others; a space also where a text has none; >=2: of "
     "the second occurrence",
     "words": "weight: for this class against the others; a space also where a text has none",
-    "tokens": "weight: divided by the number of tokens of a text; ## continues a word; of a model without "
-    "texts, tokens of the encoder",
+    "tokens": "weight: divided by the number of tokens of a text; ## continues a word; tokens of the texts "
+    "in the model, or of the encoder if it has none",
+    "numbers": "weight: for this class against the others; x1, x2 and so on are the numbers of vectors",
     "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
     "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",
 }

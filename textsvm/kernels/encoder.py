@@ -94,8 +94,8 @@ class EncoderWeights(NumberWeights):
         if not isinstance(encoder := self.kernel.encoder, StaticEncoder):
             return super().named(examples)
         texts = without_surrogates(self.kernel.structure.read(examples).characters)
-        some = range(min(len(texts), MOST_TEXTS))
-        used = {token for tokens in encoder.tokenise([*map(texts.text, some)]) for token in tokens}
+        first = [texts.text(i) for i in range(min(len(texts), MOST_TEXTS))]
+        used = {token for tokens in encoder.tokenise(first) for token in tokens}
         in_texts = np.isin([*encoder.vocabulary.values()], [*used]) if used else None
         return [replace(self.tokens, in_texts=in_texts)]
 
