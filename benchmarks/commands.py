@@ -85,7 +85,7 @@ def write_tables(folder: Path, quick: bool) -> None:
         parts = {"train": rows[:20000], "test": rows[-20000:], "many": rows[20000:120000]}
     for name, part in parts.items():
         cells = (f'{label},"{text.replace(chr(34), chr(34) * 2)}"\n' for label, text in part)
-        (folder / f"{name}.csv").write_text("label,text\n" + "".join(cells), encoding="utf-8")
+        (folder / f"{name}.csv").write_text("label,text\n" + "".join(cells), encoding="utf-8", newline="\n")
 
 
 def cost(folder: Path, *arguments: str) -> tuple[float, float, float]:

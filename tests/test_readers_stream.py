@@ -18,7 +18,7 @@ import pytest
 from refusals import refuses
 
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
-from textsvm.readers import sample, stream
+from textsvm.readers import read, sample, stream
 from textsvm.readers.charsets import NOT_UTF_8
 from textsvm.readers.corpus import Document, build_corpus
 from textsvm.readers.files import File, FileOnDisk, iterate_lines
@@ -220,9 +220,9 @@ def test_the_command_line_keeps_texts_of_large_corpora_on_disk(monkeypatch, tmp_
         }
 
     gathered = []
-    monkeypatch.setattr(stream, "build_corpus", lambda *a, **b: gathered.append(b) or build_corpus(*a, **b))
+    monkeypatch.setattr(read, "build_corpus", lambda *a, **b: gathered.append(b) or build_corpus(*a, **b))
     assert train(1 << 40) == train(1)
-    assert gathered == [{"labelled": True, "stored": True}]
+    assert gathered == [{"labelled": True, "stored": stored} for stored in (False, True)]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

@@ -686,7 +686,7 @@ def _header_row(
     The header is the row of the options, or the first with all columns that are named, or, below rows that
     have few cells, the first with usual names of a text and a label.
     """
-    peeked, place = list(islice(rows, TITLES if file.lookahead_rows is None else file.lookahead_rows)), 0
+    peeked, place = list(islice(rows, min(TITLES, file.lookahead_rows or TITLES))), 0
     if not peeked:
         raise InputError(f"{file.name} has no rows: every line is a comment, or stands above the header")
     if type(options.header) is int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import re
 import shutil
@@ -102,7 +103,7 @@ def _limits() -> Iterator[tuple[str, int]]:
 def _resident() -> int:
     """Bytes of this process in main memory; 0 if they are unknown."""
     with suppress(OSError):
-        return int(_content("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(_content("/proc/self/statm").split()[1]) * mmap.PAGESIZE
     return 0
 
 
