@@ -89,7 +89,9 @@ def test_predictions_are_values_above_thresholds():
     above = model.decision_function(texts) > model.thresholds_
     expected = [tuple(model.classes_[row].tolist()) for row in above]
     assert model.predict(texts) == expected
-    assert model.score(texts, y) == np.mean([set(a) == set(b) for a, b in zip(y, expected, strict=True)])
+    right, weight = [set(a) == set(b) for a, b in zip(y, expected, strict=True)], np.arange(len(y))
+    assert model.score(texts, y) == np.mean(right)
+    assert model.score(texts, y, weight) == pytest.approx(np.average(right, weights=weight)) != np.mean(right)
 
 
 @pytest.mark.slow

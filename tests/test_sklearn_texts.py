@@ -173,6 +173,9 @@ def test_frames_of_labels_and_numbers_as_labels():
     right = [a == b for a, b in zip(unsure.predict(TEXTS), numbers, strict=True)]
     assert unsure.score(TEXTS, numbers) == np.mean(right) < 1
     assert unsure.score(TEXTS[:2], pd.Series(numbers[:2]), [1, 3]) == np.average(right[:2], weights=[1, 3])
+    plain, other = CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(TEXTS, numbers), numbers ^ (np.arange(24) < 6)
+    right, weight = plain.predict(TEXTS) == other, np.arange(24)
+    assert plain.score(TEXTS, other, weight) == np.average(right, weights=weight) != right.mean()
     model = SVC(Spectrum(2)).fit(TEXTS, LABELS)
     for frame in (pd.DataFrame({"label": LABELS}), np.array(LABELS)[:, None]):
         assert report(model, TEXTS, frame).results.n == len(TEXTS)
