@@ -8,7 +8,7 @@ const m = new Model(readFileSync(model));
 const results = JSON.parse(readFileSync(0, "utf8")).map((content) => {
   const text = Array.isArray(content) ? Uint8Array.from(content) : content, lengths = [];
   const decision = m.decide(text), p = m.probabilities(decision);
-  const explained = text !== content || !m.explains ? decision : decision.map((_, k) => {
+  const explained = text !== content ? decision : decision.map((_, k) => {
     const { contributions, bias } = m.explain(text, k);
     lengths.push(contributions.length);
     return contributions.reduce((sum, value) => sum + value, bias);

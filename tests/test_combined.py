@@ -283,7 +283,7 @@ BAD = [
     (Sum([Spectrum(), Spectrum()], 3), "must be 2 numbers"),
     (Sum([Spectrum(), Spectrum()], ["a", "b"]), "must be 2 numbers"),
     (Sum([Spectrum(2), GapWeighted(0)]), "p=0 of the gap kernel"),
-    (Sum([Spectrum(2), Product([Spectrum(99)])]), "every document is shorter than p = 99"),
+    (Sum([Spectrum(2), Product([Spectrum(14)])]), "every document is shorter than p = 14"),
     (Sum([Spectrum(2)] * 101), "at most 100 kernels"),
 ]
 
@@ -291,6 +291,10 @@ BAD = [
 @pytest.mark.parametrize(("kernel", "message"), BAD)
 def test_wrong_sums_are_refused_in_one_sentence(kernel, message):
     refuses(message, SVC(kernel).fit, DOCUMENTS, LABELS)
+
+
+def test_the_longest_text_may_have_p_symbols():
+    assert SVC(Sum([Spectrum(2), Product([Spectrum(13)])])).fit(DOCUMENTS, LABELS).predict(NEW).shape == (5,)
 
 
 def test_sums_that_are_nested_too_deeply_are_refused(tmp_path):

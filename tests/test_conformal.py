@@ -72,6 +72,14 @@ def test_shares_are_between_0_and_1(share):
     refuses("above 0 and below 1", conformity.known, decision, share)
 
 
+def test_a_model_rejects_the_share_that_is_asked_for(fitted):
+    texts, _ = corpus(60, seed=5)
+    known = [fitted.predict_known(texts, rejected) for rejected in (0.05, 0.6)]
+    conformity = fitted.model_.rule.conformity
+    assert np.array_equal(known[1], conformity.known(fitted.decision_function(texts), 0.6))
+    assert known[1].sum() < known[0].sum()
+
+
 @pytest.fixture(scope="module")
 def fitted():
     texts, labels = corpus(90)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import report, run
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from textsvm import (
@@ -87,6 +87,7 @@ def test_texts_that_are_copies(first, second, equal):
 
 
 @settings(deadline=None)  # the first is compiled
+@example([("a" * size + "1", "é" * (size // 2) + "1") for size in (39, 40, 41)], True)
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=9), st.booleans())
 def test_compiled_letters_have_the_digests_of_letters_found_by_python(rows, several):
     texts, width = [text for row in rows for text in row], 1 + several
@@ -131,8 +132,10 @@ def test_groups_and_their_counts():
     assert n_copies(groups) == 2
     assert copy_groups(text_digests(["a", "b"])) is None
     assert text_digests(np.ones((3, 2))) is None
+    columns = text_digests({"title": ["a", "a", "b"], "body": ["c", "d", "c"]})
+    assert len(np.unique(columns)) == 3
     assert text_digests([]) is None
-    assert n_separated(groups, [(np.array([0, 1]), np.array([2, 3]))]) == 1
+    assert n_separated(groups, 2 * [(np.array([0, 1]), np.array([2, 3]))]) == 1  # also if tested twice
     assert n_separated(groups, [(np.array([0, 2]), np.array([1, 4]))]) == 0
 
 

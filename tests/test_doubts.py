@@ -103,7 +103,11 @@ def test_no_text_votes_on_itself_and_labels_of_others_do():
     texts, labels = corpus(40)
     gram = prepare(SVC(Spectrum(3)).settings, texts).gram
     codes = np.unique(labels, return_inverse=True)[1]
-    before = near.nearest(gram, 10).votes(codes, 3, 10, 1)
+    table = near.nearest(gram, 10)
+    weight, of_class = table.value[:, :5] ** 2, codes[table.index[:, :5]][..., None] == np.arange(3)
+    expected = (weight[..., None] * of_class).sum(axis=1) / weight.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(table.votes(codes, 3, 5, 2), expected)
+    before = table.votes(codes, 3, 10, 1)
     codes[7] = (codes[7] + 1) % 3
     after = near.nearest(gram, 10).votes(codes, 3, 10, 1)
     assert np.array_equal(before[7], after[7])

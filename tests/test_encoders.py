@@ -438,7 +438,7 @@ def test_a_function_as_an_encoder(tmp_path):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda texts: np.full((len(texts), 2), np.nan), "not finite for the text 'the"),
+        (lambda texts: [[np.nan if t == texts[-1] else 1] for t in texts], "for the text 'the lunch kitchen"),
         (lambda texts: np.zeros((len(texts) + 1, 2)), r"of shape \(21, 2\) for 20 texts"),
         (lambda texts: np.zeros(len(texts)), r"of shape \(20,\) for 20 texts; it must return an array"),
         (lambda texts: ["a"] * len(texts), "returned list for 20 texts"),

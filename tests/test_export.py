@@ -232,9 +232,11 @@ def cases() -> list[Any]:
 def test_every_form_decides_as_python(name, form, tmp_path):
     texts = texts_for(name)
     answers = decides_as_python(form, fitted(name), texts, tmp_path)
-    if form != "javascript":
+    if form != "javascript" or name in ("ovo 4", "ovo 15"):  # sums of machines, not of votes
         return
-    rows = list(zip(*texts.values(), strict=True)) if isinstance(texts, dict) else [(text,) for text in texts]
+    joined = plain_model(fitted(name)).about["joined"] if isinstance(texts, dict) else ()
+    columns = [map("\n".join, zip(*map(texts.get, own), strict=True)) for own in joined] or [texts]
+    rows = list(zip(*columns, strict=True))
     for row, lengths, sums, values in zip(
         rows, answers["lengths"], answers["explained"], answers["decision"], strict=True
     ):

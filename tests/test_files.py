@@ -6,7 +6,18 @@ import stat
 import sys
 from pathlib import Path
 
-from textsvm.runtime.files import replacing, try_lock
+import pytest
+
+from textsvm.runtime.files import cache_folder, replacing, try_lock
+
+
+@pytest.mark.parametrize("name", ["", "relative", "/absolute"])
+def test_a_folder_of_caches_that_is_relative_counts_as_none(name, tmp_path, monkeypatch):
+    """As the specification of XDG has it: the folder of the shell would get a cache."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", name)
+    parent = Path(name) if name == "/absolute" else tmp_path / ".cache"
+    assert cache_folder() == parent / "textsvm"
 
 
 def test_content_is_on_the_disk_before_a_file_is_replaced(tmp_path, monkeypatch):

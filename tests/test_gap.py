@@ -171,6 +171,7 @@ def test_weights_that_pick_one_length_are_that_length(device):
         kernel = GapWeighted(len(weights), 0.7, weights)
         np.testing.assert_allclose(gram(kernel, texts, device), alone, rtol=1e-6)
         assert kernel.structure.min_length == 3
+    assert GapWeighted(3, 0.7, (0, 1, 2)).structure.min_length == 2
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("httptools")
 
+from textsvm.runtime import http
 from textsvm.runtime.http import ClientLimits, HttpAnswer, _Connection, _Turns
 
 BODIES = [b"", b"abc", b"\r\n\r\nGET /x HTTP/1.1\r\n\r\n", b"\r\n" * 1500, b"x" * 20_000, b"0\r\n\r\n"]
@@ -88,6 +89,60 @@ def test_answers_are_those_of_the_requests_however_bytes_arrive(seed):
 
     choose = random.Random(seed)
     asyncio.run(exchange())
+
+
+@pytest.mark.parametrize("value", [b"100-continue", b"100-Continue"])
+def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(value):
+    async def app(request):
+        return HttpAnswer(200, await request.read())
+
+    async def ask():
+        async with serving(app) as (_, port), asyncio.timeout(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: %b\r\n\r\n" % value)
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b"body")
+            assert (await reader.readuntil(b"body")).startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("state", ["idle", "sending", "answering"])
+def test_a_connection_may_be_in_a_state_as_long_as_its_limit(state):
+    limits = {"idle": 30.0, "sending": 10.0, "answering": 50.0}
+    sent = {"idle": b"", "sending": b"GET", "answering": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"}
+
+    async def app(request):
+        await asyncio.sleep(60)
+
+    async def close():
+        async with serving(app, **limits) as (turns, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent[state])
+            await until(lambda: [connection.state for connection in turns.connections] == [state])
+            [connection] = turns.connections
+            for seconds, closes in ((limits[state] - 1, False), (limits[state] + 1, True)):
+                connection.since = connection.loop.time() - seconds
+                connection.check()
+                assert connection.transport.is_closing() == closes
+            writer.close()
+
+    asyncio.run(close())
+
+
+@pytest.mark.parametrize(("hard", "expected"), [(100, [100, 36]), (5000, [2064, 2000])])
+def test_some_files_of_a_process_are_not_for_connections(hard, expected, monkeypatch):
+    found, resource = [], pytest.importorskip("resource")
+
+    async def serve(*arguments):
+        found.append(arguments[-1].connections)
+
+    monkeypatch.setattr(http, "_serve", serve)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (70, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: found.append(limits[0]))
+    http.run(None, None, None)
+    assert found == expected
 
 
 def test_a_lost_connection_frees_its_bytes_and_ends_its_request():

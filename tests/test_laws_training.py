@@ -7,7 +7,7 @@ import pytest
 from test_choice import corpus
 from test_verification import library
 
-from textsvm import SVC, Spectrum, cross_validate
+from textsvm import SVC, EditDistance, Spectrum, cross_validate
 from textsvm.choice.candidates import Candidate
 from textsvm.choice.choose import RIDGE, WEIGHTS, Trials, Weighing, choose
 from textsvm.kernels.spelling import spell
@@ -242,6 +242,19 @@ def test_a_tuned_model_has_the_scale_of_its_offsets():
 
 def replaced(estimator, **parameters):
     return type(estimator)(**{**estimator.get_params(deep=False), **parameters})
+
+
+@pytest.mark.filterwarnings("ignore:.*before it converged", "ignore:.*did not converge")
+@pytest.mark.parametrize("options", [{"max_iter": 7}, {"tol": 0.5}, {"tol": 1e-9, "duality_gap": 0.9}])
+def test_folds_are_solved_as_far_as_the_settings_say(options):
+    texts, y = imbalanced()
+    machine = SVC(EditDistance(0.1), C=3, device="cpu", **options)
+    found = cross_validate(machine, texts, y > 0, cv=FOLDS_OF_90).decision
+    for train, test in FOLDS_OF_90:
+        values = machine.fit([texts[i] for i in train], y[train] > 0).decision_function(
+            [texts[i] for i in test]
+        )
+        np.testing.assert_allclose(found[test], values, atol=1e-4)
 
 
 # What is judged was not seen

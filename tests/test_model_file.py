@@ -298,6 +298,7 @@ def test_arrays_out_of_bounds(path, arrays):
         ("alphabet", lambda a: np.append(a[:-1], a[0]), "invalid code points, or a code point twice"),
         ("offsets", lambda a: np.append(a[:-1], a[-1] - 1), "document offsets are out of bounds"),
         ("offsets", lambda a: np.append(a[:-1], a[-1] + 1), "document offsets are out of bounds"),
+        ("offsets", lambda a: np.r_[0, a[-1], a[2:]], "document offsets are out of bounds"),
         ("support", lambda a: a[::-1], "its support indices"),
         ("support", lambda a: a * 0, "its support indices"),
         ("support", lambda a: a - 1 - a[0], "its support indices"),
@@ -307,6 +308,18 @@ def test_damaged_arrays_are_told(path, name, change, message):
     array = read_tensors(path.read_bytes())[name]
     _rewrite(path, **{name: np.ascontiguousarray(change(array).astype(array.dtype))})
     refuses(message, load, path)
+
+
+def test_the_cost_of_a_saved_kernel_is_that_of_all_its_parts(tmp_path):
+    part, texts = GapWeighted(5), ["a" * 2000, "ab" * 1000]
+    n = 1 + int(1 / part.cost.demand(np.full(2, 2000)))
+    textsvm.save(SVC(part).fit(texts, [0, 1]), tmp_path / "m")
+    refuses(
+        "times what a saved model",
+        textsvm.save,
+        SVC(textsvm.Sum([part] * n)).fit(texts, [0, 1]),
+        tmp_path / "m",
+    )
 
 
 BAD_LABELS = [

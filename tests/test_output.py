@@ -228,6 +228,10 @@ def test_a_new_file_heeds_the_umask_and_leaves_it_alone(mask, tmp_path, monkeypa
     finally:
         os.umask(before)
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o666 & ~mask
+    (tmp_path / "m").chmod(0o604)  # of the user, which a new file keeps
+    with replacing(tmp_path / "m") as temporary:
+        temporary.write_text("newer")
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o604
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 

@@ -236,7 +236,8 @@ def test_a_model_with_an_encoder(tmp_path):
     ("name", "options", "fields"),
     [(name, [], {}) for name in ("two", "three", "labels", "numbers", "single")]
     + [(name, ["--top", "2"], {"top": 2}) for name in ("two", "three", "calibrated", "labels")]
-    + [("calibrated", ["--proba"], {}), ("calibrated", [], {"probabilities": False})],
+    + [("calibrated", ["--proba"], {}), ("calibrated", [], {"probabilities": False})]
+    + [("calibrated", ["--top", "2"], {"top": 2, "probabilities": False})],
 )
 def test_answers_are_those_of_predict(name, options, fields, server, models, tmp_path):
     texts = [*TEXTS[:5], *TEXTS[200:230], *[text for text in ODD if text.strip() and text != "\ud800"]]
@@ -716,6 +717,7 @@ def test_a_body_without_length_is_bounded(server):
 def test_other_methods_and_paths(server):
     status, headers, _ = server.ask("GET", "/predict")
     assert (status, headers["Allow"]) == (405, "POST")
+    assert server.ask("HEAD", "/healthz")[::2] == (200, b"")
     for method, path, expected in [("GET", "/nothing", 404), ("POST", "/models", 405)]:
         status, headers, body = server.ask(method, path, b"{}")
         assert (status, headers["Content-Type"]) == (expected, "application/json")
@@ -1264,8 +1266,9 @@ def test_names_of_a_server():
     assert status(proxied, "127.0.0.1:8000", "https://spam.example", "https") == 403  # the proxy keeps Host
     assert status(proxied, "ham.example") == 421
     assert status(proxied, "127.0.0.1:8000", "https://ham.example") == 403
-    single = Hosts("10.0.0.7", frozenset())
-    assert [status(single, host) for host in ("10.0.0.7:80", "10.0.0.8:80", "localhost")] == [200, 421, 421]
+    for address, own in (("10.0.0.7", 421), ("127.0.0.1", 200), ("::1", 200)):
+        names = (f"[{address}]:80" if ":" in address else address, "10.0.0.8:80", "localhost")
+        assert [status(Hosts(address), host) for host in names] == [200, 421, own]
 
 
 def test_pages_that_are_asked_for_at_once_are_prepared_once(models):

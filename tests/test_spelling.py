@@ -128,6 +128,7 @@ def test_every_kernel_is_written(kernel, text):
         ("spectrum:2,lag", "'lag' is no option in spectrum:2,lag"),
         ("spectrum:2,3", "p is given twice in spectrum:2,3"),
         ("spectrum:p=7-2", "p=7-2 must be 1 or more, and a range must not fall"),
+        ("gap:p=0-3", "p=0-3 must be 1 or more"),
         ("spectrum:weight=lag", "weight=lag is not one of count"),
         ("spectrum:idf=yes", "'idf=yes' is no option"),
         ("edit:5", "'5' is no option in edit:5; it takes gamma=NUMBER, relative"),

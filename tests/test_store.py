@@ -364,6 +364,11 @@ def test_kernels_that_learn_from_a_part_are_not_kept(tmp_path):
     SVC(kernel, device="cpu", compute=Compute(store=tmp_path / "s")).fit(TEXTS, LABELS)
     SVC(kernel, device="cpu", compute=Compute(store=tmp_path / "s")).fit(TEXTS, LABELS[::-1])
     assert len(list((tmp_path / "s").glob("spectrum-*"))) == 1
+    kernel, other = Spectrum(2, odds=True), np.arange(len(TEXTS)) % 3 > 0
+    for y in (LABELS, other):
+        stored = SVC(kernel, device="cpu", compute=Compute(store=tmp_path / "s")).fit(TEXTS, y)
+        same = SVC(kernel, device="cpu", compute=Compute(solver="gram")).fit(TEXTS, y)
+        assert np.array_equal(stored.decision_function(TEXTS), same.decision_function(TEXTS))
 
 
 def test_words_and_characters_in_one_store(tmp_path):

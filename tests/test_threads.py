@@ -189,6 +189,9 @@ def test_blas_has_its_threads_again_when_the_last_block_ends():
         assert threads() == {1}  # the second is at work
         second.__exit__(None, None, None)
         assert threads() == before == {2}
+        with pytest.raises(ZeroDivisionError), parallel.one_blas_thread():
+            1 / 0  # noqa: B018
+        assert threads() == {2}
 
 
 def test_an_interrupted_thread_leaves_the_pieces_of_others_alone():

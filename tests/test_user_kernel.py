@@ -6,8 +6,10 @@ import pytest
 from contracts import KernelContract
 from refusals import raising, refuses
 
+from textsvm import SVC
 from textsvm.kernels.user import ROWS, UserKernel
 from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import n_threads
 from textsvm.text.documents import encode
 
 
@@ -65,6 +67,14 @@ def test_the_function_gets_the_texts_in_blocks(device):
     np.testing.assert_allclose(rows.decision(others, coef), lengths(["naïve", ""], texts) @ coef)
 
 
+def test_training_and_prediction_have_the_threads_of_their_settings():
+    seen = []
+    machine = SVC(lambda a, b: seen.append(n_threads()) or lengths(a, b), n_jobs=3, device="cpu")
+    machine.fit(["a", "bbb", "cc"], [0, 1, 0])
+    machine.predict(["a"])
+    assert set(seen[:1]) | set(seen[-1:]) == {3} != {n_threads()}
+
+
 def test_whatever_list_of_numbers_it_returns(device):
     for returned in (
         [[1, 2], [2, 4]],
@@ -93,6 +103,12 @@ def test_whatever_list_of_numbers_it_returns(device):
 )
 def test_what_a_function_can_do_wrong(function, sentence, device):
     refuses(sentence, rows_of(function, ["one", "three"], device).gram)
+
+
+def test_documents_that_differ_are_named_beyond_the_first_block(device):
+    texts = ["a"] * ROWS + ["b", "c"]
+    rows = rows_of(lambda a, b: [[float(s <= t) for t in b] for s in a], texts, device)
+    refuses(f"not symmetric: 1 for documents {ROWS} and {ROWS + 1}, 0 the other", rows.gram)
 
 
 def test_a_function_that_is_none():

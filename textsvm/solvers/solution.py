@@ -13,10 +13,6 @@ least as good as the former variables, and as zeros.
 If the new bounds cut the former variables (C falls, weights change) or the total differs, the variables are
 clipped, the difference to the total is spread over all variables in proportion to their room, and responses
 are computed anew. Coefficients of a `MulticlassDual` are kept, and scaled down to the bounds where necessary.
-
-The passes over variables are compiled: of the hundreds of problems that a GPU solves side by side many end
-within milliseconds, and a dozen NumPy expressions for each took longer than the GPU. Sums are left to NumPy,
-because its order of additions is part of the result.
 """
 
 from __future__ import annotations
