@@ -720,7 +720,7 @@ def test_labelling_goes_on_with_another_encoder_and_not_without(tmp_path):
     before = place.read_bytes()
     arguments = ("--format", "lines", "-o", place, "--encoder", tmp_path / "e")
     assert "is not there; name english, multilingual, its folder" in fails(
-        "label", tmp_path / "texts.txt", *arguments
+        "label", tmp_path / "texts.txt", *arguments, code=2
     )
     assert place.read_bytes() == before
 
