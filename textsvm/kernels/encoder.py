@@ -11,10 +11,10 @@ mean of per-token weights.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path, PureWindowsPath
+from pathlib import PureWindowsPath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -262,32 +262,13 @@ def attach_encoders(kernel: Kernel, arrays: Arrays, folder: str) -> None:
             leaf.encoder = load_encoder(_moved(leaf.encoder, folder), download=False)  # opens no connection
 
 
-def stored_paths(kernel: Kernel, folder: str) -> Iterator[tuple[str, str]]:
-    """Absolute paths of encoders, and how a model file in `folder` names them, so that both can move.
-
-    ./NAME below the folder, else ~/NAME below the home directory, else ./../NAME.
-    """
-    here, home = (Path(os.path.realpath(os.path.expanduser(place))) for place in (folder, "~"))
-    for path in {Path(leaf.encoder.reference) for leaf in encoders_of(kernel)}:
-        of_home = path.is_relative_to(home) and not path.is_relative_to(here)
-        start, place = ("~/", home) if of_home else ("./", here)
-        if path.anchor == place.anchor:  # else a name of the hub, or another drive
-            yield str(path), start + Path(os.path.relpath(path, place)).as_posix()
-
-
 def _moved(path: str, folder: str) -> str:
-    """A path of a model file in `folder` or, if it has gone, where its end leads.
-
-    It leads there from `folder`, the current folder, and those above `folder`.
-    """
+    """A path or, if it has gone, where the end of it leads from `folder` or the current folder."""
     written = PureWindowsPath(path)  # it splits the paths of all systems
-    is_path = bool(written.anchor) or path[0] in "~."
-    typed = os.path.join(folder if path[0] == "." else "", os.path.expanduser(path))
-    parts = [part for part in written.parts[-_PLACES:] if part not in ("~", "..", written.anchor)]
-    ends = [parts[k:] for k in range(len(parts) if is_path else 1)]
-    places = [os.path.join(start, *end) for end in ends for start in (folder, "")]
-    places += [os.path.join(start, *parts) for start in Path(folder).absolute().parents if is_path]
-    return typed if os.path.exists(typed) else next(filter(os.path.isdir, places), path)
+    parts = written.parts[-_PLACES:]
+    starts = enumerate(parts[: None if written.anchor else 1])
+    ends = (os.path.join(start, *parts[k:]) for k, _ in starts for start in (folder, ""))
+    return path if os.path.exists(path) else next(filter(os.path.isdir, ends), path)
 
 
 def encoders_of(kernel: Kernel) -> list[Encoder]:

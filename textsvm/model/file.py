@@ -43,7 +43,7 @@ from textsvm.errors import InputError, one_line, os_errors
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel, is_number
 from textsvm.kernels.contract import strip_prefix
-from textsvm.kernels.encoder import attach_encoders, stored_encoders, stored_paths
+from textsvm.kernels.encoder import attach_encoders, stored_encoders
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.factored import as_dense, keep_sparse
@@ -140,8 +140,6 @@ def save(model: object, path: str | os.PathLike[str], info: Json | None = None, 
         "format_version": version if support.weights is None else WITHOUT_TEXTS,
         "written_by": f"textsvm {__version__}", **header, "info": info or {},
     }  # fmt: skip
-    for place, name in stored_paths(support.kernel, os.path.dirname(path)) if support.kernel else ():
-        header = json.loads(_as_json(header).replace(json.dumps(place), json.dumps(name)))
     parts = packed(header, arrays)
     with replacing(path) as temporary, open(temporary, "wb") as file:
         file.writelines(parts)
