@@ -92,6 +92,7 @@ def store(taught, tmp_path, monkeypatch):
     """A copy of the mail store `taught` of a test file, which is where TEXTSVM_MAIL leads."""
     folder = tmp_path / "store"
     shutil.copytree(taught, folder)
+    folder.chmod(0o700)
     monkeypatch.setenv("TEXTSVM_MAIL", str(folder))
     return folder
 

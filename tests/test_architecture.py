@@ -15,7 +15,7 @@ from textsvm.cli import COMMANDS
 
 #: Limit of each figure and its goal. A limit is the figure that was reached; it only falls.
 LIMITS: dict[str, tuple[float, float]] = {
-    "lines of textsvm/": (68_462, 64_000),
+    "lines of textsvm/": (68_380, 64_000),
     "lines of the applications": (9_923, 10_500),
     "lines of C, JavaScript, HTML and CSS": (2_785, 2_800),
     # Kernels of several families, aliases of arrays and the version have modules of their own.

@@ -118,4 +118,4 @@ def test_a_column_without_merged_features_is_left_out(tmp_path):
             shown = run("explain", tmp_path / "m", *command).stdout.decode()
             assert ("merged" in shown.replace("merged substrings", "")) == has_merged
             assert "cash" in shown
-            assert ("a space also where a text has none" in shown) == (not has_merged and len(command) == 2)
+            assert ("even where a text has none" in shown) == (not has_merged and len(command) == 2)

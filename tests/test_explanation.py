@@ -455,6 +455,19 @@ def test_a_word_that_is_a_substring_too_is_listed_once_with_both_contributions()
         assert sum(x.contribution for x in listed) == pytest.approx(found.value - found.bias, abs=1e-6)
 
 
+@pytest.mark.parametrize("tokens", ["runs", lambda text: text.replace("N", " N").split()])
+def test_merging_loses_no_contribution_of_tokens_that_end_within_words(tokens):
+    texts = ["किताब पढ़ना मुझे पसंद है aName", "ฉันชอบอ่าน หนังสือมาก myName", "שָׁלוֹם לְכֻלָּם oneName"]
+    kernel = Sum([Spectrum((2, 3)), Spectrum((1, 2), tokens=tokens, keep_case=True)])
+    model = SVC(kernel, device="cpu").fit(texts, ["a", "b", "c"])
+    for found in explain(model, texts, substrings=10_000):
+        total = sum(x.contribution for x in found.substrings)
+        assert sum(x.contribution for x in found.merged) == pytest.approx(total, abs=1e-9)
+        assert sorted(part for x in found.merged for part in x.merged or [x.text]) == sorted(
+            x.text for x in found.substrings
+        )
+
+
 @pytest.mark.parametrize("tokens", ["words", str.split])
 @pytest.mark.parametrize("on", [False, True])
 def test_a_word_merges_with_whole_words_alone(on, tokens):

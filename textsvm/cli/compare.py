@@ -28,9 +28,12 @@ class CandidateOptions:
         "(default: auto, fast and two more).", "--kernel", metavar="KERNEL",
         autocompletion=lambda: KERNEL_NAMES,
     )  # fmt: skip
-    encoder: str | None = options.encoder_field()
+    encoder: str | None = option_field(
+        "Also compare each kernel with an encoder added, of model2vec, sentence-transformers or ONNX.",
+        metavar="FOLDER|OWNER/NAME",
+    )
     holdout: float | None = option_field(
-        "Share of test documents (default: the test part; 0.25; or folds of few)."
+        "Share of test documents (default: the test part, else 0.25; of few documents folds)."
     )
     cv: int | None = option_field("Number of folds, instead of one test part.", min=2)
     device: options.Device = "auto"
@@ -108,7 +111,7 @@ def compare(
         test = pages.name_of_test(compared[0].n_groups)
         _show(console, f"{corpora.names_of(corpus)}: {lead}", compared, test)
         if (n := compared[0].n_groups or compared[0].n) < corpora.FEW:
-            width = f"accuracies are certain to about ±{98 / n**0.5:.0f} points"
+            width = f"each accuracy is certain to ±{98 / n**0.5:.0f} points or better"
             kind = "documents" if compared[0].n_groups is None else "groups"
             console.line(f"{n:,} test {kind} are few: {width}, and small leads are chance")
 

@@ -407,7 +407,8 @@ def comparison_parts(
 ) -> tuple[list[Part], str]:
     """Training and test parts of a comparison, and a description of them; folds of few documents."""
     has_parts = {"train", "test"} <= set(corpus.part)
-    if cv is None and holdout is None and not has_parts and len(corpus) < FEW:
+    is_few = len(corpus) < FEW and min(Counter(labels).values()) > 1  # folds cannot test a single document
+    if cv is None and holdout is None and not has_parts and is_few:
         cv = min(5, len(corpus))
     if cv is not None:
         target = as_target(ClassifierSettings(), labels, len(labels))

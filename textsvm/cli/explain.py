@@ -189,12 +189,12 @@ def _show(console: Console, identifier: str, explanation: Explanation, whole: bo
 _LEGEND = {
     "substrings": "weight: of the heaviest of the merged substrings, for this class against the others",
     "counted substrings": "weight: of the heaviest of the merged substrings; >=2: of the second occurrence",
-    "counted words": "weight: for this class against the others; a space also where a text has none; >=2: of "
-    "the second occurrence",
-    "words": "weight: for this class against the others; a space also where a text has none",
+    "counted words": "weight: for this class against the others; a space joins words, even where a text has "
+    "none; >=2: of the second occurrence",
+    "words": "weight: for this class against the others; a space joins words, even where a text has none",
     "tokens": "weight: divided by the number of tokens of a text; ## continues a word; tokens of the texts "
     "in the model, or of the encoder if it has none",
-    "numbers": "weight: for this class against the others; x1, x2 and so on are the numbers of vectors",
+    "numbers": "weight: for this class against the others; x0, x1 and so on are the numbers of vectors",
     "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
     "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",
 }

@@ -38,6 +38,7 @@ from textsvm.text.documents import Documents, MultiView
 from textsvm.text.tokens import SINGLE, WITHIN, kinds
 
 _SHOWN = 2000  #: Characters of the text that a notebook shows
+_MOST_PLACES = 100  #: Occurrences of a substring of which a word must be whole in one
 CHUNK = 16  #: Documents explained together: each has a weight for every feature of the support vectors
 
 
@@ -369,11 +370,15 @@ def _merged(substrings: Sequence[Substring], text: str, words: set[str]) -> list
     edges = np.append(True, np.append(~(inside[1:] & inside[:-1]), True))[-len(text) - 1 :]
 
     def within(whole: str, part: str) -> bool:
-        if part not in words:
+        if part not in words or part not in whole:
             return part in whole
-        parts = [own.start() for own in re.finditer(re.escape(part), whole)]
-        places = (own.start() + k for own in re.finditer(re.escape(whole), text) for k in parts)
-        return any(edges[i] and edges[i + len(part)] for i in places)
+        parts, at = [own.start() for own in re.finditer(re.escape(part), whole)], -1
+        for _ in range(_MOST_PLACES):
+            if (at := text.find(whole, at + 1)) < 0:
+                break
+            if any(edges[at + k] and edges[at + k + len(part)] for k in parts):
+                return True
+        return False
 
     result = [own for own in substrings if own.text not in text]  # patterns
     for sign in (1, -1):

@@ -226,7 +226,7 @@ def merge(
         whole, alike = start, [part for part, other in rest.items() if other >= SHARE * weight]
         while longer := next((x for x in _extensions(whole, alike, count) if within(x, start)), None):
             whole = longer
-        parts = [x for x in rest if within(whole, x) and (x == start or _means(x, whole, count))]
+        parts = [x for x in rest if x == start or (within(whole, x) and _means(x, whole, count))]
         for part in parts:
             del rest[part]
         several = len(parts) > 1

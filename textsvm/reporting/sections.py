@@ -227,7 +227,7 @@ def features_section(features: Sequence[TopFeatures]) -> str:
 def features_note(features: Sequence[TopFeatures]) -> str:
     kinds = {top.kind for top in features}
     merged = " Overlapping substrings are merged." if "substrings" in kinds else ""
-    spaces = " ␣ is a space." if kinds != {"words"} else " A space may be none in the texts."
+    spaces = " ␣ is a space." if kinds != {"words"} else " A space joins words, even where texts have none."
     summed = " Weights of patterns are sums over the support vectors." if "patterns" in kinds else ""
     return (
         f"They add most to the decision value of a class.{merged}{spaces}{summed} Of more than "
