@@ -60,7 +60,7 @@ def test_the_folder_of_encoder_is_taken_as_it_is(tmp_path, monkeypatch, name):
     pytest.importorskip("tokenizers")
     monkeypatch.chdir(tmp_path)
     static_folder(tmp_path / name)
-    whole, rounded = settings.encoder_of([name], []).encoder, settings.encoder_of([f"{name}, bits=8"], [])
+    whole, rounded = settings.encoder_of(name, []).encoder, settings.encoder_of(f"{name}, bits=8", [])
     assert whole.name == name
     assert whole == textsvm.Encoder(name)._loaded()
     assert rounded.encoder == whole.rounded() != whole
@@ -72,7 +72,7 @@ def test_the_folder_of_encoder_is_taken_as_it_is(tmp_path, monkeypatch, name):
 def test_a_folder_of_encoder_that_is_not_there(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WrongUsage, match=f"^--encoder {re.escape(name[:100])}(?!.*is no kernel)"):
-        settings.encoder_of([name], [])
+        settings.encoder_of(name, [])
 
 
 @pytest.mark.parametrize("of", ["spectrum:3+encoder:e", "title=encoder:e", "gap:3*encoder:e", "encoder:f"])

@@ -21,7 +21,7 @@ def weights():
 
 
 @pytest.mark.parametrize("kernel", [Spectrum(p=2), EditDistance(gamma=0.1)], ids=str)
-@pytest.mark.parametrize("nu", [0.05, 0.5, 1])
+@pytest.mark.parametrize("nu", [0.05, 0.5, 0.9])
 @pytest.mark.parametrize("weight", [None, weights()], ids=["equal", "weighted"])
 def test_agrees_with_libsvm_on_the_same_gram(texts, kernel, nu, weight):
     model = OneClassSVM(kernel, nu=nu, tol=1e-6).fit(texts, sample_weight=weight)
