@@ -120,6 +120,7 @@ def _spread(begins, starts, ids, positions, indptr, features, per_occurrence, sl
 
 WINDOW_BYTES = 44  #: Bytes per window while the Gram of a mask is added.
 NAMING_RATE = 5e5  #: Patterns a second that are named in an explanation.
+MOST_WIDTH = 1 << 20  #: Most positions of a window, whose masks list them
 MOST_MASKS = 20_000  #: Choices of positions of a window; more take hours whatever the texts.
 #: Greatest number of symbols of all masks of a saved model, with OVERHEAD more for each mask.
 MOST_SAVED = 500_000
@@ -262,7 +263,7 @@ class GappedKmers(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        check_whole(self, "g", 1)
+        check_whole(self, "g", 1, MOST_WIDTH)
         check_whole(self, "m", 0, self.g - 1)
         # Already a single open position has too many ways; comb would be slow.
         many = self.m > 0 and self.g > MOST_MASKS
