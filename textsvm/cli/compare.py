@@ -33,7 +33,7 @@ class CandidateOptions:
         metavar="FOLDER|OWNER/NAME",
     )
     holdout: float | None = option_field(
-        "Share of test documents (default: the test part, else 0.25; of few documents folds)."
+        "Share of test documents (default: the test part, else folds below 400 documents, 0.25 above)."
     )
     cv: int | None = option_field("Number of folds, instead of one test part.", min=2)
     device: options.Device = "auto"

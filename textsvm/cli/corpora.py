@@ -355,11 +355,9 @@ def say_missing_texts(console: Console, names: Counter[str]) -> None:
 def say_encoder(console: Console, corpus: Corpus, *parts: object) -> None:
     """Recommend an encoder that often helps, if `parts` have none; doubt the English encoder, and words."""
     kernels = [part for part in parts if isinstance(part, Kernel)]
-    sample = "\n".join(text[:500] for text in corpus.texts[:FEW_TEXTS])
-    n, tokens = len(UNSPACED.findall(sample)), {own.tokens for x in kernels for own in x.structure.views}
-    if n > max(sum(map(str.isalpha, sample)) / 2, 10 * sample.count(" ")) and not tokens.isdisjoint(
-        NAMES[1:4]
-    ):
+    has_words = any(own.tokens in NAMES[1:4] for kernel in kernels for own in kernel.structure.views)
+    sample = "\n".join(text[:500] for text in corpus.texts[:FEW_TEXTS]) if has_words else ""
+    if len(UNSPACED.findall(sample)) > max(sum(map(str.isalpha, sample)) / 2, 10 * sample.count(" ")):
         console.say(
             "note: the texts have no spaces between words, so the words of the kernel are runs between "
             "punctuation; characters suit them, such as --kernel fast"
