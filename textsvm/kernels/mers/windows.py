@@ -130,15 +130,15 @@ class MaskedWindows(StagedIds):
     def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Array]:
         """Vocabulary of documents, and the id of each of their windows."""
         zeros, size, stages = array_module(device_of(windows.starts)).zeros, 1, []
-        rest = list(mask.positions)
+        places, first = np.array(mask.positions, np.int64), 0
         ids = zeros(len(windows.starts), np.int32)
-        while rest:
-            number, bound = fitting(size, windows.n_symbols, len(rest), len(ids))
-            positions = np.array(rest[:number], np.int64)
+        while first < len(places):
+            number, bound = fitting(size, windows.n_symbols, len(places) - first, len(ids))
+            positions = places[first : first + number]
             keys = cls.keys_of(windows, positions, ids, windows.n_symbols)
             distinct, ids, ranks = cls.ranked(keys, bound)
             stages.append(Stage(positions, distinct, ranks))
-            size, rest = len(distinct), rest[number:]
+            size, first = len(distinct), first + number
         return cls(windows.n_symbols, tuple(stages)), ids
 
     def find(self, windows: Any) -> Array:
