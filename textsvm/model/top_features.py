@@ -153,7 +153,9 @@ def _heaviest(table: FeatureWeights, mixes: Floats, n: int, count: Count) -> lis
     substrings, of_classes = table.kind.endswith("substrings"), list[dict[int, float]]()
     most = min(CANDIDATES * max(n, 30) if substrings else n, table.weights.shape[0])
     for mix in mixes:
-        weights = table.weights @ mix * (1 if table.in_texts is None else table.in_texts)
+        weights = table.weights @ mix
+        if table.in_texts is not None:
+            weights *= table.in_texts
         heavy = np.flatnonzero(weights >= np.partition(weights, -most)[-most]) if most else np.arange(0)
         order = heavy[np.argsort(-weights[heavy], kind="stable")[:most]].tolist()
         of_classes.append({i: float(weights[i]) for i in order if weights[i] > 0})
